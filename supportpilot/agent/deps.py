@@ -1,0 +1,124 @@
+"""What nodes need from outside, as small ports. Production builds it with `over`, tests put fakes in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, Protocol, TypeVar
+
+from pydantic import BaseModel
+
+from supportpilot.config import Settings, get_settings
+from supportpilot.db.llm_calls import record_call
+from supportpilot.db.pool import Connection, Database
+from supportpilot.kb.retriever import HybridRetriever
+from supportpilot.llm.client import ChatResult, LLMClient, Message
+from supportpilot.memory.profile import get_or_build_profile
+from supportpilot.tools import business
+from supportpilot.tools.registry import call_tool
+from supportpilot.types import Hit, LLMCall
+
+T = TypeVar("T", bound=BaseModel)
+
+
+class Ledger(Protocol):
+    """Counts what a client has spent in this process (for people; the truth is `desk.llm_calls`)."""
+
+    calls: int
+
+    def cost_cny(self, settings: Settings) -> float: ...
+
+
+class LLM(Protocol):
+    """What a node may ask of a model; `LLMClient` and the tests' `FakeLLM` both fit."""
+
+    @property
+    def ledger(self) -> Ledger: ...
+
+    def chat(self, messages: list[Message], *, temperature: float = 0.2,
+             tools: list[dict[str, Any]] | None = None) -> ChatResult: ...
+
+    def structured(self, messages: list[Message], schema: type[T]) -> T: ...
+
+
+class Retriever(Protocol):
+    """Search in the knowledge base, best first."""
+
+    def search(self, query: str, k: int = 5) -> list[Hit]: ...
+
+
+def _utc_now() -> datetime:
+    return datetime.now(UTC)  # noqa: TID251 -- this is the clock that everything else takes
+
+
+def _always(_token: str | None) -> None:
+    return None
+
+
+@dataclass
+class Deps:
+    """The ports. Not frozen: tests replace one after building.
+
+    call_tool: (name, arguments, ticket_id=...) -> (text, is_error).
+    escalate: (ticket_id, reason, reply) -> the notice that stands in the outbox.
+    decide_refund: (ticket_id, approved, approver, reason, request, approval_id) -> {"status", "amount", ...}.
+    finish_ticket: (ticket_id, category, kb_id or None, reply) -> the reply that stands in the outbox.
+    check_lease: raises LeaseLost or Transient (deadline) if the turn must stop; asked before each node.
+    """
+
+    llm: LLM
+    small_llm: LLM
+    retriever: Retriever
+    call_tool: Callable[..., tuple[str, bool]]
+    escalate: Callable[[str, str, str], str]
+    decide_refund: Callable[..., dict[str, Any]]
+    finish_ticket: Callable[[str, str, str | None, str], str]
+    settings: Settings
+    profile_for: Callable[[str], str] = lambda _customer_id: ""
+    clock: Callable[[], datetime] = _utc_now
+    check_lease: Callable[[str | None], None] = _always
+    tool_schemas: list[dict[str, Any]] = field(default_factory=list)
+
+    @classmethod
+    def from_conn(cls, conn: Connection, settings: Settings | None = None) -> Deps:
+        """Build it over one open connection (scripts, tests); the connection stays the caller's."""
+        return cls.over(Database.over(conn), settings or get_settings())
+
+    @classmethod
+    def over(cls, db: Database, settings: Settings) -> Deps:
+        """Build it over a pool; each effect takes a connection and a transaction of its own."""
+        def report(call: LLMCall) -> None:
+            with db.transaction() as conn:
+                record_call(conn, call)
+
+        llm = LLMClient(settings, report=report)
+        small = LLMClient(settings, model=settings.llm_small_model, report=report) if settings.llm_small_model else llm
+        return cls(
+            llm=llm, small_llm=small, retriever=HybridRetriever(db, settings), settings=settings,
+            call_tool=_in_transaction(db, call_tool), escalate=_in_transaction(db, business.escalate_to_human),
+            decide_refund=_in_transaction(db, business.decide_refund),
+            finish_ticket=_in_transaction(db, business.finish_ticket),
+            profile_for=_profile_port(db, small), tool_schemas=business.TOOL_SCHEMAS,
+        )
+
+    def spent(self) -> float:
+        """What both clients have cost this process so far, in CNY; one object counts once."""
+        total = self.llm.ledger.cost_cny(self.settings)
+        if self.small_llm is not self.llm:
+            total += self.small_llm.ledger.cost_cny(self.settings)
+        return total
+
+
+def _in_transaction(db: Database, effect: Callable[..., Any]) -> Callable[..., Any]:
+    def run(*args: object, **kwargs: object) -> Any:  # noqa: ANN401 -- as the effect
+        with db.transaction() as conn:
+            return effect(conn, *args, **kwargs)
+    return run
+
+
+def _profile_port(db: Database, small: LLMClient) -> Callable[[str], str]:
+    def profile_for(customer_id: str) -> str:
+        with db.connection() as conn:
+            return get_or_build_profile(conn, small, customer_id)
+    return profile_for

@@ -1,0 +1,121 @@
+"""The graph's state: what is kept across turns and what each turn starts anew, declared once.
+
+A field that stays from the last turn misleads this one (an old review makes the draft "correct" a mistake that
+nobody made), so `fresh_turn()` resets all of `PerTurn`, and a test fails if a field is in neither class.
+State keys and node names are a stored format: add, never rename.
+"""
+
+from __future__ import annotations
+
+import operator
+import uuid
+from typing import Annotated, Any, Literal, NotRequired, TypedDict, get_type_hints
+
+from pydantic import BaseModel, Field
+
+Category = Literal["billing", "refund", "invoice", "account", "technical", "plan_change", "api", "other"]
+Role = Literal["customer", "agent"]
+Outcome = Literal["resolved", "waiting_approval", "escalated"]
+
+
+class Ticket(TypedDict):
+    """The ticket as the graph knows it; `customer_email` is the only key to account data."""
+
+    id: str
+    customer_email: str
+    subject: str
+    body: str
+
+
+class Turn(TypedDict):
+    """One entry of the conversation; `at` is ISO 8601 UTC, `author` names a human colleague."""
+
+    id: NotRequired[str]
+    role: Role
+    content: str
+    at: NotRequired[str]
+    author: NotRequired[str]
+
+
+def add_turns(have: list[Turn], new: list[Turn]) -> list[Turn]:
+    """Append the entries whose id is not there yet; an entry without an id gets one."""
+    known = {t.get("id") for t in have}
+    result = list(have)
+    for entry in new:
+        entry_id = entry.get("id") or uuid.uuid4().hex
+        if entry_id not in known:
+            known.add(entry_id)
+            result.append({**entry, "id": entry_id})
+    return result
+
+
+class Kept(TypedDict, total=False):
+    """Stays across turns."""
+
+    ticket: Ticket
+    turn_id: str
+    turn_messages: list[str]        # ids of the entries that this turn answers
+    silent: bool                    # take the messages in, reply nothing
+    turns: Annotated[list[Turn], add_turns]
+    unsolved: int                   # answers in a row that did not help
+    summary: str
+    summarized_upto: int            # turns[:summarized_upto] are covered by `summary`
+    profile: str
+    tool_log: Annotated[list[dict[str, Any]], operator.add]
+    cost_cny: Annotated[float, operator.add]
+
+
+class PerTurn(TypedDict, total=False):
+    """Starts anew each turn."""
+
+    customer: dict[str, Any] | None
+    triage: dict[str, Any]
+    review: dict[str, Any]
+    findings: str
+    refund_request: dict[str, Any] | None
+    revisions: int
+    approval: dict[str, Any] | None
+    followup: str
+    draft: str
+    hits: list[dict[str, Any]]
+    context: str
+    outcome: str
+    reply: str
+    handoff_reason: str
+
+
+class SupportState(Kept, PerTurn, total=False):
+    """The whole state."""
+
+
+def fresh_turn() -> PerTurn:
+    """Return the start values of every per-turn field."""
+    return {
+        "customer": None, "triage": {}, "review": {}, "findings": "", "refund_request": None, "revisions": 0,
+        "approval": None, "followup": "", "draft": "", "hits": [], "context": "", "outcome": "", "reply": "",
+        "handoff_reason": "",
+    }
+
+
+def state_fields() -> set[str]:
+    """Return the names of all fields."""
+    return set(get_type_hints(SupportState))
+
+
+class Triage(BaseModel):
+    """What kind of message this is; decides the way through the graph."""
+
+    category: Category = Field(description="the subject, as defined in the instructions")
+    needs_account_data: bool = Field(description="true if only this customer's own account data can answer it")
+    needs_human: bool = Field(description="true for complaints at a higher level, legal threats, security incidents, or a wish for a human")
+    urgency: Literal["low", "normal", "high"] = "normal"
+    summary: str = Field(max_length=200, description="the customer's request in one sentence of at most 40 characters")
+    search_query: str = Field(max_length=400, description="query for the help centre: error codes and product words, no greetings")
+    still_unsolved: bool = Field(default=False, description="true if the customer says that the last answer did not help")
+
+
+class Review(BaseModel):
+    """The verdict on a draft."""
+
+    passed: bool
+    problems: list[str] = Field(default_factory=list, description="if not passed: each problem in one sentence")

@@ -1,0 +1,180 @@
+"""Every knob with its unit, default and meaning. Read once, at a door; inside, settings are passed on."""
+
+from __future__ import annotations
+
+import json
+import os
+from decimal import Decimal
+from functools import lru_cache
+from pathlib import Path
+from typing import Annotated, Any
+
+import platformdirs
+from pydantic import Field, ValidationError, field_validator
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+
+from supportpilot.errors import Misconfigured
+
+# CNY per million tokens: input, cached input, output. A model that is not listed costs `default`.
+DEFAULT_PRICES: dict[str, tuple[str, str, str]] = {
+    "default": ("2.00", "0.50", "8.00"),
+    "offline-rules": ("2.00", "0.50", "8.00"),
+    "offline-rules-small": ("0.30", "0.10", "0.60"),
+}
+
+Positive = Annotated[float, Field(gt=0)]
+Count = Annotated[int, Field(ge=1)]
+
+
+
+
+def _default_data_dir() -> Path:
+    return Path(platformdirs.user_data_dir("supportpilot", appauthor=False))
+
+
+class Settings(BaseSettings):
+    """All settings; each is the environment variable of the same name in capitals."""
+
+    model_config = SettingsConfigDict(extra="ignore", case_sensitive=False, env_ignore_empty=True)
+
+    database_url: str | None = Field(None, description="Postgres URL; unset: DATA_DIR/run.json, else an embedded server by `up`")
+    redis_url: str | None = Field(None, description="Redis URL of the Celery broker; unset: as DATABASE_URL")
+    broker_url: str | None = Field(None, description="any other Celery broker URL, e.g. amqp://; goes before REDIS_URL")
+    data_dir: Path = Field(default_factory=_default_data_dir, description="embedded servers' data and run.json")
+
+    openai_api_key: str | None = Field(None, description="key of the model provider; unset with OPENAI_BASE_URL: the offline rule model")
+    openai_base_url: str | None = Field(None, description="URL of an OpenAI-compatible provider, ending in /v1")
+    llm_model: str = Field("offline-rules", description="main model, writes the drafts")
+    llm_small_model: str | None = Field("offline-rules-small", description="cheap model for triage, review, summaries, profiles; unset: LLM_MODEL")
+    embedding_model: str | None = Field(None, description="embedding model for the second retrieval leg; unset: lexical only")
+    llm_timeout_seconds: Positive = Field(30.0, description="seconds one model call may take")
+    llm_max_retries: Annotated[int, Field(ge=0, le=10)] = Field(2, description="repeats of a model call on 429, 5xx, time-out or a cut stream")
+    llm_prices: Annotated[dict[str, tuple[Decimal, Decimal, Decimal]], NoDecode] = Field(
+        default_factory=lambda: {k: (Decimal(a), Decimal(b), Decimal(c)) for k, (a, b, c) in DEFAULT_PRICES.items()},
+        description='JSON: {"model": [input, cached input, output]} in CNY per million tokens; "default" for all others',
+    )
+
+    context_budget_tokens: Count = Field(1200, description="estimated tokens of summary plus open entries that a ticket may have before its early part is folded")
+    context_keep_last: Count = Field(4, description="entries always kept word for word")
+    context_entry_max_tokens: Count = Field(600, description="estimated tokens of one entry shown to the model; the middle of a longer one is left out of the view")
+    turn_deadline_seconds: Positive = Field(120.0, description="seconds a turn may run before its lease is not renewed any more")
+    max_revisions: Annotated[int, Field(ge=0)] = Field(2, description="times a draft goes back to the writer before a human gets the ticket")
+    max_attempts: Count = Field(5, description="attempts of a turn before it is given up (dead letter)")
+    max_crashes: Count = Field(10, description="hard kills of a turn before it is given up")
+    ticket_cost_cap_cny: Positive = Field(5.0, description="CNY one ticket may cost before a human gets it")
+    handoff_after_unsolved: Count = Field(2, description="times an answer did not help before a human gets the ticket")
+
+    lease_seconds: Positive = Field(45.0, description="seconds until the lease of a killed worker expires")
+    sweep_seconds: Positive = Field(5.0, description="seconds between two sweeps for work that nobody holds")
+    approval_expires_hours: Positive = Field(72.0, description="hours until an undecided approval becomes a handoff")
+    approval_notice: bool = Field(True, description="tell the customer once that a colleague is checking the refund")
+    resolve_after_hours: Positive = Field(24.0, description="quiet hours after which an answered ticket is resolved")
+    retention_days: Positive = Field(90.0, description="days that snapshots of resolved tickets are kept")
+    turn_debounce_seconds: Annotated[float, Field(ge=0)] = Field(2.0, description="quiet seconds to wait for the customer's next line; 0 turns waiting off everywhere")
+    turn_debounce_max_seconds: Annotated[float, Field(ge=0)] = Field(10.0, description="longest wait from the first line, in seconds")
+    conversation_idle_minutes: Positive = Field(30.0, description="minutes of silence after which a message without an id opens a new ticket")
+    ticket_rate_limits: str = Field("10/10m,15/30m,25/60m,50/180m,100/600m", description="customer messages answered per window on one ticket before a human gets it; empty turns the limits off")
+
+    webhook_secret: str | None = Field(None, description="secret of signed webhooks (whsec_...), several separated by spaces; per channel WEBHOOK_SECRET_<CHANNEL>")
+    reply_callback_url: str | None = Field(None, description="where replies of the generic channel are posted; unset: kept and counted as accepted")
+    reply_callback_secret: str | None = Field(None, description="secret that signs the callbacks (whsec_...)")
+    reply_timeout_seconds: Positive = Field(10.0, description="seconds one delivery of a reply may take")
+    public_url: str = Field("http://127.0.0.1:8000", description="where customers reach this server; start of citation links")
+    max_body_bytes: Count = Field(262_144, description="largest webhook request in bytes")
+    max_message_chars: Count = Field(20_000, description="longest customer message in characters; longer ones go to quarantine")
+    flower_basic_auth: str | None = Field(None, description="user:password of Flower; unset: `up` makes one and prints it")
+    host: str = Field("127.0.0.1", description="address the web server and Flower listen on")
+    port: Annotated[int, Field(ge=0, le=65535)] = Field(8000, description="port of the web server; taken: the next free one")
+    flower_port: Annotated[int, Field(ge=0, le=65535)] = Field(5555, description="port of Flower; taken: the next free one")
+    worker_concurrency: Count = Field(16, description="turns one worker process runs side by side")
+    log_level: str = Field("INFO", description="DEBUG, INFO, WARNING or ERROR")
+
+    @field_validator("llm_prices", mode="before")
+    @classmethod
+    def _prices(cls, value: Any) -> Any:  # noqa: ANN401 -- pydantic hands over whatever the environment holds
+        if not isinstance(value, str):
+            return value
+        given = json.loads(value)
+        if not isinstance(given, dict):
+            raise ValueError('must be a JSON object {"model": [input, cached, output]}')
+        return {**DEFAULT_PRICES, **given}
+
+    @field_validator("log_level")
+    @classmethod
+    def _level(cls, value: str) -> str:
+        if value.upper() not in {"DEBUG", "INFO", "WARNING", "ERROR"}:
+            raise ValueError("must be DEBUG, INFO, WARNING or ERROR")
+        return value.upper()
+
+    @property
+    def broker(self) -> str | None:
+        """The Celery broker's URL, or None if none is configured."""
+        return self.broker_url or self.redis_url
+
+    @property
+    def run_file(self) -> Path:
+        """Where `up` writes what listens where."""
+        return self.data_dir / "run.json"
+
+    def channel_value(self, name: str, channel: str) -> str | None:
+        """Return the channel's own value of a setting (`NAME_CHANNEL` in the environment), else the general one."""
+        own = os.environ.get(f"{name}_{channel}".upper())
+        if own:
+            return own
+        general = getattr(self, name.lower())
+        return None if general is None else str(general)
+
+    def webhook_secrets(self, channel: str) -> list[str]:
+        """Return the secrets that may sign for a channel; several while one is being replaced."""
+        return (self.channel_value("WEBHOOK_SECRET", channel) or "").split()
+
+    def debounce(self, channel: str) -> tuple[float, float]:
+        """Return (quiet seconds, longest seconds) to wait on a channel; (0, 0) if waiting is off.
+
+        Raises:
+            Misconfigured: the channel's own value is not a number.
+        """
+        if self.turn_debounce_seconds == 0:
+            return 0.0, 0.0
+        names = ("TURN_DEBOUNCE_SECONDS", "TURN_DEBOUNCE_MAX_SECONDS")
+        values = [self._seconds(name, channel) for name in names]
+        return values[0], max(values)
+
+    def _seconds(self, name: str, channel: str) -> float:
+        value = self.channel_value(name, channel)
+        try:
+            return max(0.0, float(value or 0))
+        except ValueError:
+            raise Misconfigured(f"{name}_{channel.upper()}: {value!r} is not a number of seconds") from None
+
+
+def load_settings(**overrides: object) -> Settings:
+    """Build the settings from the environment; `overrides` go first.
+
+    Raises:
+        Misconfigured: a value is malformed; the text names the variable.
+    """
+    try:
+        return Settings(**overrides)  # type: ignore[arg-type] # names are checked by pydantic
+    except ValidationError as error:
+        first = error.errors()[0]
+        name = str(first["loc"][0]).upper() if first["loc"] else "settings"
+        shown = repr(first.get("input"))[:60] if "SECRET" not in name and "KEY" not in name else "the value given"
+        raise Misconfigured(f"{name}: {shown} is not valid: {first['msg']}") from None
+
+
+@lru_cache(maxsize=1)
+def get_settings() -> Settings:
+    """Return the process' settings; `run.json` fills in what the environment leaves open (environment first)."""
+    settings = load_settings()
+    return load_settings(**run_values(settings))
+
+
+def run_values(settings: Settings) -> dict[str, str]:
+    """Return the settings that `DATA_DIR/run.json` supplies and the environment does not; {} if nothing runs."""
+    try:
+        found = json.loads(settings.run_file.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    values = found.get("settings", {}) if isinstance(found, dict) else {}
+    return {k: v for k, v in values.items() if k in Settings.model_fields and not os.environ.get(k.upper())}

@@ -1,0 +1,72 @@
+"""What can go wrong, drawn as a tree.
+
+    SupportPilotError
+    ├─ Transient          try again later; counts as an attempt of the turn
+    │  └─ Unavailable     something outside is away (database, broker, model): not counted
+    │     └─ Busy         somebody else holds the lock; ask again in a few seconds
+    ├─ Permanent          trying again cannot help; the turn is given up
+    │  └─ ModelOutputUnusable   the model's answer did not fit its schema, even after one repair
+    ├─ LeaseLost          the ticket belongs to another worker now; write nothing
+    ├─ Refused            a rule says no (exit code 3, HTTP 409)
+    │  ├─ NotFound        unknown id (HTTP 404)
+    │  ├─ Stale           the customer has written since the approver looked
+    │  └─ AlreadyDecided  somebody else was first, or the time ran out
+    ├─ Misconfigured      wrong usage or configuration (exit code 2)
+    └─ Unusable           signed input that cannot be a message; kept in quarantine
+
+Foreign errors are translated where they enter: psycopg in `db/`, openai in `llm/`. Three shells turn the
+tree into something else: `worker/base.py` (retry or dead), `producer/web/errors.py` (status),
+`producer/cli/main.py` (exit code).
+"""
+
+
+class SupportPilotError(Exception):
+    """Base of everything this product raises on purpose; its text is one line for a person."""
+
+
+class Transient(SupportPilotError):
+    """It may work later; counts as one of the turn's attempts."""
+
+
+class Unavailable(Transient):
+    """Something outside is away; waiting for it costs no attempt."""
+
+
+class Busy(Unavailable):
+    """A lock was not granted in time."""
+
+
+class Permanent(SupportPilotError):
+    """Trying again cannot help."""
+
+
+class ModelOutputUnusable(Permanent):
+    """The model's output did not validate, even after one repair."""
+
+
+class LeaseLost(SupportPilotError):
+    """The lease token is gone: another worker has the ticket."""
+
+
+class Refused(SupportPilotError):
+    """A rule says no."""
+
+
+class NotFound(Refused):
+    """No such id."""
+
+
+class Stale(Refused):
+    """The customer has written since the version that was decided on."""
+
+
+class AlreadyDecided(Refused):
+    """The approval is not pending any more."""
+
+
+class Misconfigured(SupportPilotError):
+    """Wrong usage or configuration."""
+
+
+class Unusable(SupportPilotError):
+    """Input with a good signature that cannot become a message."""
