@@ -1,0 +1,235 @@
+"""`desk.outbox`: what goes out to customers, strictly in order per ticket, each row once by its key."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from typing import Any
+
+from supportpilot.db.pool import Connection, Row
+from supportpilot.types import Citation, OutboxKind
+
+
+@dataclass(frozen=True)
+class OutboxEntry:
+    """A text for the customer; `key` is the idempotency key and never comes from a model."""
+
+    ticket_id: str
+    turn_id: str | None
+    key: str
+    kind: OutboxKind
+    body: str
+    citations: Sequence[Citation] = ()
+    author: str = ""
+
+
+@dataclass(frozen=True)
+class OutboxRow:
+    """A stored row with what its channel needs to send it."""
+
+    id: str
+    position: int
+    ticket_id: str
+    turn_id: str | None
+    idempotency_key: str
+    kind: OutboxKind
+    author: str
+    body: str
+    citations: list[dict[str, str]]
+    in_reply_to: str | None
+    status: str
+    attempts: int
+    claimed_until: datetime | None
+    channel: str
+    conversation_id: str | None
+
+
+def put(conn: Connection, entry: OutboxEntry) -> str:
+    """Store the entry and return the body that stands: on a key conflict the row that is there is the truth."""
+    conn.execute(
+        """
+        INSERT INTO desk.outbox (ticket_id, turn_id, idempotency_key, kind, body, citations, author, in_reply_to)
+        SELECT %(ticket)s, %(turn)s, %(key)s, %(kind)s, %(body)s, %(citations)s, %(author)s,
+               (SELECT external_id FROM desk.inbox i
+                WHERE i.ticket_id = %(ticket)s AND i.author = 'customer'
+                  AND i.seq <= coalesce((SELECT highest_seq FROM desk.turns WHERE turn_id = %(turn)s), i.seq)
+                ORDER BY seq DESC LIMIT 1)
+        ON CONFLICT (idempotency_key) DO NOTHING
+        """,
+        {"ticket": entry.ticket_id, "turn": entry.turn_id, "key": entry.key, "kind": entry.kind, "body": entry.body,
+         "citations": json.dumps([asdict(c) for c in entry.citations], ensure_ascii=False), "author": entry.author},
+    )
+    stored = body_of(conn, entry.key)
+    return entry.body if stored is None else stored
+
+
+def body_of(conn: Connection, key: str) -> str | None:
+    """Return the body stored under an idempotency key."""
+    row = conn.execute("SELECT body FROM desk.outbox WHERE idempotency_key = %s", (key,)).fetchone()
+    return None if row is None else str(row["body"])
+
+
+def _record(row: Row) -> OutboxRow:
+    return OutboxRow(**row)
+
+
+def lock(conn: Connection, reply_id: str) -> OutboxRow | None:
+    """Lock one row and return it (its ticket's row must be locked before)."""
+    row = conn.execute(
+        """
+        SELECT o.id, o.position, o.ticket_id, o.turn_id, o.idempotency_key, o.kind, o.author, o.body, o.citations,
+               o.in_reply_to, o.status, o.attempts, o.claimed_until, t.channel, t.conversation_id
+        FROM desk.outbox o JOIN biz.tickets t ON t.id = o.ticket_id
+        WHERE o.id = %s FOR UPDATE OF o
+        """, (reply_id,)).fetchone()
+    return None if row is None else _record(row)
+
+
+def ticket_of(conn: Connection, reply_id: str) -> str | None:
+    """Return the ticket a row belongs to."""
+    row = conn.execute("SELECT ticket_id FROM desk.outbox WHERE id = %s", (reply_id,)).fetchone()
+    return None if row is None else str(row["ticket_id"])
+
+
+def unfinished_before(conn: Connection, ticket_id: str, position: int) -> str | None:
+    """Return the ticket's oldest earlier row that is not sent yet; `withheld` and `failed` are passed over."""
+    row = conn.execute(
+        """
+        SELECT id FROM desk.outbox
+        WHERE ticket_id = %s AND position < %s AND status IN ('queued', 'sending', 'unknown')
+        ORDER BY position LIMIT 1
+        """, (ticket_id, position)).fetchone()
+    return None if row is None else str(row["id"])
+
+
+def next_unsent(conn: Connection, ticket_id: str) -> str | None:
+    """Return the ticket's oldest row that waits to be sent."""
+    row = conn.execute(
+        """
+        SELECT id FROM desk.outbox WHERE ticket_id = %s AND status IN ('queued', 'sending', 'unknown')
+        ORDER BY position LIMIT 1
+        """, (ticket_id,)).fetchone()
+    return None if row is None else str(row["id"])
+
+
+def taken_over(conn: Connection, reply_id: str) -> bool:
+    """Say whether a human took the ticket after the row's turn was made."""
+    row = conn.execute(
+        """
+        SELECT t.taken_over_seq > coalesce(u.taken_over_seq, t.taken_over_seq) AS taken
+        FROM desk.outbox o JOIN biz.tickets t ON t.id = o.ticket_id LEFT JOIN desk.turns u ON u.turn_id = o.turn_id
+        WHERE o.id = %s
+        """, (reply_id,)).fetchone()
+    return bool(row and row["taken"])
+
+
+def is_due(conn: Connection, reply_id: str) -> bool:
+    """Say whether a queued or unknown row may be tried now, or a sending one's claim has run out."""
+    row = conn.execute(
+        """
+        SELECT CASE status WHEN 'sending' THEN claimed_until <= clock_timestamp()
+                           ELSE next_attempt_at <= clock_timestamp() END AS due
+        FROM desk.outbox WHERE id = %s AND status IN ('queued', 'unknown', 'sending')
+        """, (reply_id,)).fetchone()
+    return bool(row and row["due"])
+
+
+def claim(conn: Connection, reply_id: str, seconds: float) -> datetime:
+    """Mark the row as being sent and return the claim's end, which names the claim."""
+    row = conn.execute(
+        """
+        UPDATE desk.outbox
+        SET status = 'sending', claimed_until = clock_timestamp() + make_interval(secs => %s),
+            attempts = attempts + 1, woken_at = NULL, wakes = 0
+        WHERE id = %s RETURNING claimed_until
+        """, (seconds, reply_id)).fetchone()
+    assert row is not None  # noqa: S101 -- the caller holds the row's lock
+    until: datetime = row["claimed_until"]
+    return until
+
+
+def still_claimed(conn: Connection, reply_id: str, claimed_until: datetime) -> bool:
+    """Say whether the claim still stands with time left, asked just before sending."""
+    row = conn.execute(
+        """
+        SELECT 1 FROM desk.outbox
+        WHERE id = %s AND status = 'sending' AND claimed_until = %s AND claimed_until > clock_timestamp()
+        """, (reply_id, claimed_until)).fetchone()
+    return row is not None
+
+
+def close_claim(conn: Connection, reply_id: str, claimed_until: datetime, changes: dict[str, Any]) -> bool:
+    """Write a send's result if the claim is still ours.
+
+    `changes`: status, error, provider_id, retry_seconds.
+    """
+    done = conn.execute(
+        """
+        UPDATE desk.outbox
+        SET status = %(status)s, last_error = %(error)s, provider_id = coalesce(%(provider_id)s, provider_id),
+            next_attempt_at = clock_timestamp() + make_interval(secs => %(retry_seconds)s), claimed_until = NULL,
+            sent_at = CASE WHEN %(status)s = 'accepted' THEN clock_timestamp() ELSE sent_at END
+        WHERE id = %(id)s AND status = 'sending' AND claimed_until = %(until)s
+        """, {"error": None, "provider_id": None, "retry_seconds": 0.0, **changes, "id": reply_id,
+              "until": claimed_until})
+    return done.rowcount == 1
+
+
+def set_status(conn: Connection, reply_id: str, status: str) -> None:
+    """Move a locked row to another status and make it due now."""
+    conn.execute(
+        "UPDATE desk.outbox SET status = %s, claimed_until = NULL, next_attempt_at = clock_timestamp() WHERE id = %s",
+        (status, reply_id))
+
+
+def requeue(conn: Connection, reply_id: str) -> None:
+    """Give a failed row a new set of attempts."""
+    conn.execute(
+        """
+        UPDATE desk.outbox SET status = 'queued', attempts = 0, next_attempt_at = clock_timestamp(),
+               claimed_until = NULL, last_error = NULL, woken_at = NULL, wakes = 0
+        WHERE id = %s
+        """, (reply_id,))
+
+
+def release_withheld(conn: Connection, ticket_id: str) -> int:
+    """Queue withheld replies again whose customer messages no human has answered since; return how many."""
+    return conn.execute(
+        """
+        UPDATE desk.outbox o SET status = 'queued', next_attempt_at = clock_timestamp(), turn_id = NULL
+        FROM desk.turns u
+        WHERE o.ticket_id = %s AND o.status = 'withheld' AND u.turn_id = o.turn_id
+          AND NOT EXISTS (SELECT 1 FROM desk.inbox h
+                          WHERE h.ticket_id = o.ticket_id AND h.author = 'human' AND h.seq > u.highest_seq)
+        """, (ticket_id,)).rowcount
+
+
+def rows(conn: Connection, *, dead: bool = False, ticket_id: str | None = None, limit: int = 200) -> list[Row]:
+    """Return rows for people, newest first; `dead`: only `failed` ones."""
+    return conn.execute(
+        """
+        SELECT id, ticket_id, turn_id, idempotency_key, kind, author, body, status, attempts, next_attempt_at,
+               last_error, provider_id, created_at, sent_at
+        FROM desk.outbox
+        WHERE (NOT %(dead)s OR status = 'failed') AND (%(ticket)s::text IS NULL OR ticket_id = %(ticket)s)
+        ORDER BY position DESC LIMIT %(limit)s
+        """, {"dead": dead, "ticket": ticket_id, "limit": limit}).fetchall()
+
+
+def wake_due(conn: Connection, grace_seconds: float, limit: int) -> list[str]:
+    """Return rows to send again (due, unknown, claim run out), each with a growing grace since its last wake-up."""
+    found = conn.execute(
+        """
+        WITH due AS (
+            SELECT id FROM desk.outbox
+            WHERE status IN ('queued', 'sending', 'unknown')
+              AND CASE status WHEN 'sending' THEN claimed_until ELSE next_attempt_at END <= clock_timestamp()
+              AND coalesce(woken_at, CASE status WHEN 'sending' THEN claimed_until ELSE next_attempt_at END)
+                  <= clock_timestamp() - make_interval(secs => %(grace)s * power(2, least(wakes, 6)) - %(grace)s * 0.5)
+            ORDER BY next_attempt_at LIMIT %(limit)s FOR UPDATE SKIP LOCKED)
+        UPDATE desk.outbox o SET woken_at = clock_timestamp(), wakes = wakes + 1 FROM due WHERE o.id = due.id
+        RETURNING o.id
+        """, {"grace": grace_seconds, "limit": limit}).fetchall()
+    return [str(r["id"]) for r in found]
