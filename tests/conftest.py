@@ -1,0 +1,56 @@
+"""What every test gets: an empty environment, its own data directory, and no way out to the network."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import pytest_socket
+
+from supportpilot.config import Settings, get_settings
+
+UNIT = Path(__file__).parent / "unit"
+LOCAL_HOSTS = ["127.0.0.1", "::1"]
+PER_CHANNEL = ("WEBHOOK_SECRET_", "TURN_DEBOUNCE_", "REPLY_CALLBACK_")
+
+# Services that no session has the files of yet are left out until their owners commit them.
+pytest_plugins = [
+    f"fixtures.{name}"
+    for name in ("postgres", "redis", "worker", "llm")
+    if (Path(__file__).parent / "fixtures" / f"{name}.py").exists()
+]
+
+
+def _is_ours(name: str) -> bool:
+    return (
+        name.lower() in Settings.model_fields
+        or name.startswith(PER_CHANNEL)
+        or name.lower().endswith("_proxy")
+    )
+
+
+@pytest.fixture(autouse=True)
+def clean_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
+    """Take away whatever the shell has configured, and give DATA_DIR a place of the test's own."""
+    for name in [name for name in os.environ if _is_ours(name)]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("DATA_DIR", str(tmp_path / "data"))
+    get_settings.cache_clear()
+    yield
+    get_settings.cache_clear()
+
+
+@pytest.fixture(autouse=True)
+def closed_network(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Unit tests open no socket (but pairs inside the process); the others reach this machine only."""
+    if request.node.get_closest_marker("enable_socket"):
+        yield
+        return
+    if request.path.is_relative_to(UNIT):
+        pytest_socket.disable_socket(allow_unix_socket=True)
+    else:
+        pytest_socket.socket_allow_hosts(LOCAL_HOSTS, allow_unix_socket=True)
+    yield
+    pytest_socket.enable_socket()
