@@ -1,0 +1,91 @@
+"""The Celery instance and its settings. Imports no task: the producer reaches this module and must not reach them.
+
+The configuration is read when it is first needed, so importing this module asks for nothing.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+from celery import Celery
+from kombu import Queue
+
+from supportpilot.config import Settings, get_settings
+from supportpilot.errors import Misconfigured
+from worker.queues import QUEUES, ROUTES, TICKETS
+
+TASK_MODULES = ("worker.tasks.ticket", "worker.tasks.reply", "worker.tasks.desk")
+WORKER_SOCKET_SECONDS = 5.0     # must stay above the 1 s that the transport's blocking pop waits
+VISIBILITY_SECONDS = 600        # far above every countdown; what is lost meanwhile comes back through the sweeper
+
+
+class NoBroker(Misconfigured, click.ClickException):
+    """Misconfigured that Celery's own command line shows as one line instead of a traceback."""
+
+    exit_code = 2
+
+
+def configuration(settings: Settings) -> dict[str, Any]:
+    """Return Celery's settings.
+
+    Raises:
+        Misconfigured: no broker is configured.
+    """
+    if not settings.broker:
+        raise NoBroker("no broker: set REDIS_URL or BROKER_URL, or start everything with `supportpilot up`")
+    return {
+        "broker_url": settings.broker,
+        "broker_connection_retry_on_startup": True,
+        "broker_connection_max_retries": None,
+        "broker_connection_timeout": WORKER_SOCKET_SECONDS,
+        "broker_transport_options": _transport_options(settings.broker, WORKER_SOCKET_SECONDS),
+        "accept_content": ["json"],
+        "task_serializer": "json",
+        "event_serializer": "json",
+        "task_ignore_result": True,
+        "task_store_errors_even_if_ignored": False,
+        "task_acks_late": False,               # Postgres brings work back; late acks only multiply it (facts.md)
+        "worker_prefetch_multiplier": 1,
+        "worker_send_task_events": True,
+        "task_send_sent_event": True,          # arguments are ids only, so the events hold nothing else
+        "task_queues": [Queue(name) for name in QUEUES],
+        "task_default_queue": TICKETS,
+        "task_create_missing_queues": False,   # a mistyped queue is an error, not a place that nobody reads
+        "task_routes": {name: {"queue": queue} for name, queue in ROUTES.items()},
+        "beat_scheduler": "worker.schedule:DeskScheduler",
+        "worker_hijack_root_logger": False,
+        "worker_redirect_stdouts": False,
+        "enable_utc": True,
+        "timezone": "UTC",
+    }
+
+
+def _transport_options(broker: str, seconds: float) -> dict[str, Any]:
+    if not broker.startswith(("redis", "rediss", "sentinel")):
+        return {}
+    return {
+        "visibility_timeout": VISIBILITY_SECONDS, "socket_timeout": seconds, "socket_connect_timeout": seconds,
+        "socket_keepalive": True,
+        "queue_order_strategy": "sorted",      # approvals, delivery, tickets: the alphabet is the wanted order
+    }
+
+
+def publisher_app(settings: Settings, socket_seconds: float) -> Celery:
+    """Return an instance that only sends: no task, short waits, no retries.
+
+    Raises:
+        Misconfigured: no broker is configured.
+    """
+    found = configuration(settings)
+    options = _transport_options(found["broker_url"], socket_seconds) | {"max_retries": 1, "interval_start": 0}
+    sender = Celery("supportpilot-publisher", set_as_current=False)
+    sender.config_from_object(found | {
+        "broker_connection_timeout": socket_seconds, "broker_transport_options": options,
+        "broker_pool_limit": 1, "task_publish_retry": False,
+    })
+    return sender
+
+
+app = Celery("supportpilot", include=list(TASK_MODULES), task_cls="worker.base:DeskTask")
+app.add_defaults(lambda: configuration(get_settings()))

@@ -1,0 +1,68 @@
+"""The base of every task: log context, one line per run, and what an unexpected error does.
+
+Bookkeeping of failed turns is the domain's (`service/`), in Postgres; nothing is retried here. An error that
+gets this far leaves a log entry, and the sweeper sends the work again when it is due.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import Any
+
+import structlog
+from celery import Task
+from celery.signals import setup_logging
+from structlog.typing import Processor
+
+from supportpilot.config import get_settings
+from supportpilot.errors import LeaseLost, Permanent, Refused, Transient
+
+log = structlog.get_logger("worker")
+
+
+class DeskTask(Task):  # type: ignore[misc] # celery has no types
+    """Run the task with its name and ids in the log context."""
+
+    abstract = True
+    # Celery logs these as one line instead of a traceback: they say in their text what happened.
+    throws = (Transient, Permanent, LeaseLost, Refused)
+
+    def __call__(self, *args: str, **kwargs: str) -> Any:  # noqa: ANN401 -- as the task
+        """Run it; every error is logged and raised again, for Celery's own events."""
+        started = time.monotonic()
+        with structlog.contextvars.bound_contextvars(task=self.name, ids=" ".join([*args, *kwargs.values()])):
+            try:
+                outcome = self.run(*args, **kwargs)
+            except LeaseLost as error:
+                log.info("lease lost", reason=str(error))
+                raise
+            except (Transient, Permanent, Refused) as error:
+                log.warning("given back", error=type(error).__name__, reason=str(error))
+                raise
+            log.info("done", outcome=outcome, ms=round((time.monotonic() - started) * 1000))
+        return outcome
+
+
+@setup_logging.connect  # type: ignore[untyped-decorator] # celery has no types
+def configure_logging(**_: object) -> None:
+    """Write one line per event to stderr, ours and the libraries' alike."""
+    shared: list[Processor] = [
+        structlog.contextvars.merge_contextvars, structlog.stdlib.add_log_level, structlog.stdlib.add_logger_name,
+        structlog.stdlib.PositionalArgumentsFormatter(), structlog.processors.TimeStamper(fmt="iso"),
+    ]
+    structlog.configure(
+        processors=[*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
+        logger_factory=structlog.stdlib.LoggerFactory(), wrapper_class=structlog.stdlib.BoundLogger,
+        cache_logger_on_first_use=True,
+    )
+    handler = logging.StreamHandler()
+    handler.setFormatter(structlog.stdlib.ProcessorFormatter(
+        foreign_pre_chain=shared,
+        processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta,
+                    structlog.dev.ConsoleRenderer(colors=False)],
+    ))
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(get_settings().log_level)
+    logging.getLogger("httpx").setLevel(logging.WARNING)

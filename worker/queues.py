@@ -1,0 +1,24 @@
+"""Queue names and the route of every task name: the only place.
+
+A task without a route would land in a queue that nobody reads, and wait there for ever.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+APPROVALS: Final = "approvals"     # main worker, served first
+TICKETS: Final = "tickets"         # main worker
+DELIVERY: Final = "delivery"       # main worker
+BACKGROUND: Final = "background"   # a process of its own, few slots
+DESK: Final = "desk"               # a process of its own with one slot, so that the sweeper waits behind nothing
+
+QUEUES: Final = (APPROVALS, TICKETS, DELIVERY, BACKGROUND, DESK)
+
+ROUTES: Final[dict[str, str]] = {
+    "ticket.resume": APPROVALS,
+    "ticket.handle_message": TICKETS,
+    "reply.deliver": DELIVERY,
+    "desk.sweep": DESK,
+    "desk.expire_approvals": DESK,
+}

@@ -1,0 +1,32 @@
+"""Beat's entries. Loaded by beat only, through the name in `beat_scheduler`; nothing else imports it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from celery.beat import PersistentScheduler
+
+from supportpilot.config import Settings, get_settings
+
+EXPIRE_APPROVALS_SECONDS = 60.0
+
+
+def entries(settings: Settings) -> dict[str, dict[str, Any]]:
+    """Return the schedule; a tick that nobody took before the next few is thrown away, not piled up."""
+    return {
+        "desk.sweep": _every(settings.sweep_seconds, "desk.sweep"),
+        "desk.expire_approvals": _every(EXPIRE_APPROVALS_SECONDS, "desk.expire_approvals"),
+    }
+
+
+def _every(seconds: float, task: str) -> dict[str, Any]:
+    return {"task": task, "schedule": seconds, "options": {"expires": max(30.0, 2 * seconds)}}
+
+
+class DeskScheduler(PersistentScheduler):  # type: ignore[misc] # celery has no types
+    """The stock scheduler with our entries, so that only beat ever loads them."""
+
+    def setup_schedule(self) -> None:
+        """Put the entries into the configuration before the stock scheduler reads it."""
+        self.app.conf.beat_schedule = entries(get_settings())
+        super().setup_schedule()

@@ -1,0 +1,19 @@
+"""Tasks of the desk: cheap statements that keep work moving."""
+
+from supportpilot.service import approval, upkeep
+from worker.app import app
+from worker.runtime import runtime
+
+
+@app.task(name="desk.sweep")  # type: ignore[untyped-decorator] # celery has no types
+def sweep() -> dict[str, int]:
+    """Send again what is due and nobody holds."""
+    rt = runtime()
+    return upkeep.sweep(rt.db, rt.ports, rt.settings)
+
+
+@app.task(name="desk.expire_approvals")  # type: ignore[untyped-decorator]
+def expire_approvals() -> int:
+    """Turn approvals that nobody decided in time into handoffs."""
+    rt = runtime()
+    return approval.expire_due(rt.db, rt.ports)
