@@ -107,3 +107,9 @@ def renew(conn: Connection, tokens: Iterable[str], lease_seconds: float) -> set[
         """, (wanted, lease_seconds))
     found = conn.execute("SELECT token::text FROM desk.leases WHERE token = ANY(%s::uuid[])", (wanted,)).fetchall()
     return {str(r["token"]) for r in found}
+
+
+def sweep_alone(conn: Connection) -> bool:
+    """Take the sweeper's lock until the transaction ends; False if another sweep runs (two beats do no harm)."""
+    row = conn.execute("SELECT pg_try_advisory_xact_lock(hashtextextended('supportpilot.sweep', 0)) AS ok").fetchone()
+    return bool(row and row["ok"])

@@ -34,7 +34,7 @@ def migrate(url: str) -> list[str]:
     with translated(), _lock(url):
         applied = _apply(url)
         with psycopg.Connection[Row].connect(url, autocommit=True, row_factory=dict_row) as conn:
-            PostgresSaver(conn).setup()  # type: ignore[arg-type] # its alias wants dict rows under another name
+            PostgresSaver(conn).setup()
         return applied
 
 
@@ -59,7 +59,7 @@ def _apply(url: str) -> list[str]:
         backend.connection.close()
 
 
-def _yoyo(url: str):  # type: ignore[no-untyped-def] # noqa: ANN202 -- yoyo has no types
+def _yoyo(url: str):  # type: ignore[no-untyped-def]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         from yoyo import get_backend, read_migrations  # noqa: PLC0415 -- its import warns about pkg_resources

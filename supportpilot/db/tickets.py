@@ -1,0 +1,125 @@
+"""`biz.tickets` as the desk sees it: which ticket a message joins, its state, the row that hands out `seq`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from supportpilot.db.pool import Connection, Row
+from supportpilot.types import InboundMessage
+
+
+@dataclass(frozen=True)
+class TicketRow:
+    """One ticket; `last_seq` is the last message's number, `taken_over_seq` the last a human took it at."""
+
+    id: str
+    customer_id: str | None
+    contact: str
+    contact_name: str
+    channel: str
+    conversation_id: str | None
+    linked_to: str | None
+    subject: str
+    body: str
+    status: str
+    last_seq: int
+    taken_over_seq: int
+    handoff_reason: str | None
+
+
+def _record(row: Row | None) -> TicketRow | None:
+    return None if row is None else TicketRow(**{name: row[name] for name in TicketRow.__dataclass_fields__})
+
+
+def lock_contact(conn: Connection, contact: str, channel: str) -> None:
+    """Keep two messages of one contact on one channel apart until the transaction ends."""
+    conn.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", (f"{channel}\n{contact}",))
+
+
+def get(conn: Connection, ticket_id: str) -> TicketRow | None:
+    """Return one ticket."""
+    return _record(conn.execute("SELECT * FROM biz.tickets WHERE id = %s", (ticket_id,)).fetchone())
+
+
+def lock(conn: Connection, ticket_id: str) -> TicketRow | None:
+    """Lock a ticket's row; NO KEY, so that foreign-key checks of a running turn do not wait."""
+    return _record(conn.execute("SELECT * FROM biz.tickets WHERE id = %s FOR NO KEY UPDATE", (ticket_id,)).fetchone())
+
+
+def of_conversation(conn: Connection, channel: str, conversation_id: str) -> TicketRow | None:
+    """Return the newest ticket of a channel's conversation."""
+    return _record(conn.execute(
+        "SELECT * FROM biz.tickets WHERE channel = %s AND conversation_id = %s ORDER BY created_at DESC, id DESC LIMIT 1",
+        (channel, conversation_id)).fetchone())
+
+
+def current_of_contact(conn: Connection, contact: str, channel: str, idle_minutes: float) -> TicketRow | None:
+    """Return the contact's ticket that a message without any id joins.
+
+    One that waits for an approval or belongs to a human, however old; else one that was written to lately.
+    """
+    return _record(conn.execute(
+        """
+        SELECT * FROM biz.tickets
+        WHERE contact = %s AND channel = %s
+          AND (status IN ('waiting_approval', 'escalated')
+               OR (status IN ('open', 'answered')
+                   AND last_written_at > clock_timestamp() - make_interval(secs => %s)))
+        ORDER BY (status IN ('waiting_approval', 'escalated')) DESC, last_written_at DESC NULLS LAST, id DESC LIMIT 1
+        """, (contact, channel, idle_minutes * 60)).fetchone())
+
+
+def create(conn: Connection, message: InboundMessage, *, linked_to: str | None = None) -> TicketRow:
+    """Open a ticket for a message; an unknown address has no customer."""
+    found = _record(conn.execute(
+        """
+        INSERT INTO biz.tickets (customer_id, contact, contact_name, channel, conversation_id, linked_to, subject, body)
+        VALUES ((SELECT id FROM biz.customers WHERE email = %(contact)s), %(contact)s, %(name)s, %(channel)s,
+                %(conversation)s, %(linked)s, %(subject)s, %(body)s)
+        RETURNING *
+        """, {"contact": message.contact, "name": message.contact_name, "channel": message.channel,
+              "conversation": message.conversation_id, "linked": linked_to,
+              "subject": message.subject or message.body[:30], "body": message.body}).fetchone())
+    assert found is not None  # noqa: S101 -- INSERT ... RETURNING
+    return found
+
+
+def take_message(conn: Connection, ticket_id: str, seq: int, status: str) -> None:
+    """Note a stored message on the locked ticket row."""
+    conn.execute(
+        "UPDATE biz.tickets SET last_seq = %s, status = %s, last_written_at = clock_timestamp(), "
+        "resolved_at = CASE WHEN %s = 'resolved' THEN resolved_at END WHERE id = %s",
+        (seq, status, status, ticket_id))
+
+
+def set_status(conn: Connection, ticket_id: str, status: str) -> None:
+    """Move a locked ticket to a status that `desk/rules.py` allowed."""
+    conn.execute(
+        """
+        UPDATE biz.tickets SET status = %(status)s,
+               resolved_at = CASE WHEN %(status)s = 'resolved' THEN coalesce(resolved_at, clock_timestamp()) END
+        WHERE id = %(id)s
+        """, {"status": status, "id": ticket_id})
+
+
+def take_over(conn: Connection, ticket_id: str, seq: int) -> None:
+    """Note that a human has the ticket from this `seq` on."""
+    conn.execute("UPDATE biz.tickets SET taken_over_seq = %s WHERE id = %s", (seq, ticket_id))
+
+
+def set_handoff_reason(conn: Connection, ticket_id: str, reason: str | None) -> None:
+    """Note why a human has the ticket; None when it was given back."""
+    conn.execute("UPDATE biz.tickets SET handoff_reason = %s WHERE id = %s", (reason, ticket_id))
+
+
+def rows(conn: Connection, *, status: str | None = None, limit: int = 50) -> list[Row]:
+    """Return tickets for people, last written first."""
+    return conn.execute(
+        """
+        SELECT t.id AS ticket_id, t.status, t.customer_id, t.contact, t.channel, t.subject, t.category,
+               t.handoff_reason, t.created_at, t.last_written_at,
+               (SELECT count(*) FROM desk.inbox i WHERE i.ticket_id = t.id AND i.state = 'pending') AS pending_messages
+        FROM biz.tickets t
+        WHERE %(status)s::text IS NULL OR t.status = %(status)s
+        ORDER BY coalesce(t.last_written_at, t.created_at) DESC, t.id DESC LIMIT %(limit)s
+        """, {"status": status, "limit": limit}).fetchall()

@@ -1,0 +1,148 @@
+"""`desk.turns`: one run of the graph over the messages that were frozen when the row was made."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from supportpilot.db.inbox import StoredMessage
+from supportpilot.db.pool import Connection, Row
+
+
+@dataclass(frozen=True)
+class TurnRow:
+    """One row as the protocol needs it."""
+
+    turn_id: str
+    ticket_id: str
+    message_ids: list[str]
+    highest_seq: int
+    taken_over_seq: int
+    silent: bool
+    status: str
+    attempts: int
+    crashes: int
+    closing: bool
+
+
+def _record(row: Row) -> TurnRow:
+    return TurnRow(**{name: row[name] for name in TurnRow.__dataclass_fields__})
+
+
+def create(conn: Connection, ticket_id: str, messages: Sequence[StoredMessage], *, taken_over_seq: int,
+           silent: bool = False) -> TurnRow:
+    """Make a running turn of these messages (in order); their ids are frozen here."""
+    row = conn.execute(
+        """
+        INSERT INTO desk.turns (turn_id, ticket_id, message_ids, highest_seq, taken_over_seq, silent, status,
+                                next_attempt_at)
+        VALUES (%s, %s, %s, %s, %s, %s, 'running', clock_timestamp()) RETURNING *
+        """,
+        (str(uuid.uuid4()), ticket_id, [m.id for m in messages], max((m.seq for m in messages), default=0),
+         taken_over_seq, silent)).fetchone()
+    assert row is not None  # noqa: S101 -- INSERT ... RETURNING
+    return _record(row)
+
+
+def orphaned(conn: Connection, ticket_id: str) -> TurnRow | None:
+    """Return the ticket's running turn if it is due and nobody holds it (asked under the lease row's lock)."""
+    row = conn.execute("SELECT * FROM desk.orphaned_turns WHERE ticket_id = %s", (ticket_id,)).fetchone()
+    return None if row is None else _record(row)
+
+
+def resumable(conn: Connection, ticket_id: str) -> TurnRow | None:
+    """Return the ticket's waiting turn if its approval is decided and not applied."""
+    row = conn.execute("SELECT * FROM desk.resumable_turns WHERE ticket_id = %s LIMIT 1", (ticket_id,)).fetchone()
+    return None if row is None else _record(row)
+
+
+def open_turn(conn: Connection, ticket_id: str) -> TurnRow | None:
+    """Return the ticket's running or waiting turn."""
+    row = conn.execute("SELECT * FROM desk.turns WHERE ticket_id = %s AND status IN ('running', 'waiting')",
+                       (ticket_id,)).fetchone()
+    return None if row is None else _record(row)
+
+
+def last_turn(conn: Connection, ticket_id: str) -> Row | None:
+    """Return the newest turn for people."""
+    return conn.execute("SELECT * FROM desk.turns WHERE ticket_id = %s ORDER BY created_at DESC LIMIT 1",
+                        (ticket_id,)).fetchone()
+
+
+def of_message(conn: Connection, message_id: str) -> Row | None:
+    """Return the newest turn that holds a message."""
+    return conn.execute("SELECT * FROM desk.turns WHERE message_ids @> ARRAY[%s] ORDER BY created_at DESC LIMIT 1",
+                        (message_id,)).fetchone()
+
+
+def start(conn: Connection, turn_id: str, *, crashed: bool = False) -> None:
+    """Mark a turn as taken; `crashed`: its last holder was killed."""
+    conn.execute(
+        """
+        UPDATE desk.turns SET status = 'running', crashes = crashes + %s, woken_at = NULL, wakes = 0,
+               next_attempt_at = clock_timestamp()
+        WHERE turn_id = %s
+        """, (1 if crashed else 0, turn_id))
+
+
+def park(conn: Connection, turn_id: str) -> None:
+    """Set a turn waiting for its approval."""
+    conn.execute("UPDATE desk.turns SET status = 'waiting', outcome = 'waiting_approval' WHERE turn_id = %s", (turn_id,))
+
+
+def finish(conn: Connection, turn_id: str, status: str, outcome: str | None, error: str | None = None) -> None:
+    """Set a turn `done` or `dead`."""
+    conn.execute(
+        """
+        UPDATE desk.turns SET status = %s, outcome = coalesce(%s, outcome), finished_at = clock_timestamp(),
+               last_error = coalesce(%s, last_error)
+        WHERE turn_id = %s
+        """, (status, outcome, error, turn_id))
+
+
+def fail_attempt(conn: Connection, turn_id: str, *, counts: bool, wait_seconds: float, error: str) -> bool:
+    """Note a failed attempt of a running turn and when to try again; False if it is not running any more."""
+    done = conn.execute(
+        """
+        UPDATE desk.turns SET attempts = attempts + %s, last_error = %s,
+               next_attempt_at = clock_timestamp() + make_interval(secs => %s)
+        WHERE turn_id = %s AND status = 'running'
+        """, (1 if counts else 0, error, wait_seconds, turn_id))
+    return done.rowcount == 1
+
+
+def set_closing(conn: Connection, turn_id: str) -> None:
+    """The customer has the answer and only the thread lacks it: try that again, with new attempts."""
+    conn.execute("UPDATE desk.turns SET closing = true, attempts = 0, crashes = 0, next_attempt_at = clock_timestamp() "
+                 "WHERE turn_id = %s", (turn_id,))
+
+
+def wake_orphans(conn: Connection, grace_seconds: float, limit: int) -> list[tuple[str, str]]:
+    """Return (ticket, first message) of orphaned turns, each with a growing grace."""
+    found = conn.execute(
+        """
+        WITH due AS (
+            SELECT turn_id FROM desk.orphaned_turns
+            WHERE woken_at IS NULL OR woken_at <= clock_timestamp()
+                  - make_interval(secs => %(grace)s * power(2, least(wakes, 6)) - %(grace)s * 0.5)
+            ORDER BY next_attempt_at LIMIT %(limit)s)
+        UPDATE desk.turns u SET woken_at = clock_timestamp(), wakes = wakes + 1
+        FROM due WHERE u.turn_id = due.turn_id RETURNING u.ticket_id, coalesce(u.message_ids[1], '') AS message_id
+        """, {"grace": grace_seconds, "limit": limit}).fetchall()
+    return [(str(r["ticket_id"]), str(r["message_id"])) for r in found]
+
+
+def wake_resumable(conn: Connection, grace_seconds: float, limit: int) -> list[tuple[str, str]]:
+    """Return (ticket, approval) of turns whose approval is decided, each with a growing grace."""
+    found = conn.execute(
+        """
+        WITH due AS (
+            SELECT r.approval_id FROM desk.resumable_turns r JOIN desk.approvals a ON a.id = r.approval_id
+            WHERE coalesce(a.woken_at, a.decided_at) <= clock_timestamp()
+                  - make_interval(secs => %(grace)s * power(2, least(a.wakes, 6)) - %(grace)s * 0.5)
+            ORDER BY a.decided_at LIMIT %(limit)s)
+        UPDATE desk.approvals a SET woken_at = clock_timestamp(), wakes = wakes + 1
+        FROM due WHERE a.id = due.approval_id RETURNING a.ticket_id, a.id
+        """, {"grace": grace_seconds, "limit": limit}).fetchall()
+    return [(str(r["ticket_id"]), str(r["id"])) for r in found]

@@ -1,0 +1,107 @@
+"""Deciding a refund: the first decision wins, and nobody approves what the customer has just withdrawn."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
+
+from supportpilot.db import approvals, audit, inbox, tickets
+from supportpilot.db.approvals import Approval, Decided
+from supportpilot.db.pool import Connection
+from supportpilot.errors import AlreadyDecided, NotFound, Refused, Stale
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """A human's decision. `amount` in CNY, at most what was asked; `seen_version`: highest customer `seq` seen."""
+
+    approved: bool
+    by: str
+    reason: str = ""
+    amount: Decimal | None = None
+    seen_version: int | None = None
+
+
+def requested_amount(approval: Approval) -> Decimal | None:
+    """Return the amount that the agent asked for, None if the request has none."""
+    request = approval.request.get("request") or {}
+    try:
+        return Decimal(str(request["amount"]))
+    except (KeyError, InvalidOperation, TypeError):
+        return None
+
+
+def decide(conn: Connection, approval_id: str, verdict: Verdict) -> Approval:
+    """Write a decision under the lock of the ticket row, which hands out `seq`.
+
+    Raises:
+        NotFound: no such approval.
+        Stale: the customer has written since the version that was seen.
+        AlreadyDecided: decided, expired or withdrawn (the same person's same verdict again is no error).
+        Refused: the amount is not possible.
+    """
+    approval = approvals.get(conn, approval_id)
+    if approval is None:
+        raise NotFound(f"no approval {approval_id}; see `supportpilot approvals list`")
+    tickets.lock(conn, approval.ticket_id)
+    locked = approvals.lock(conn, approval_id)
+    approval = locked or approval
+    if approval.status != "pending":
+        if _said_before(approval, verdict):
+            return approval
+        raise AlreadyDecided(_decided_text(approval))
+    if approvals.time_is_up(conn, approval_id):
+        raise AlreadyDecided(f"{approval_id} has expired; the ticket goes to a human")
+    seen = _check_version(conn, approval, verdict)
+    amount = _check_amount(approval, verdict)
+    status = "approved" if verdict.approved else "rejected"
+    approvals.decide(conn, approval_id, Decided(status, verdict.by, verdict.reason, amount, seen))
+    audit.record(conn, verdict.by, f"approval.{status}", ticket_id=approval.ticket_id, subject=approval_id,
+                 detail={"reason": verdict.reason, "amount": str(amount) if amount else None, "seen_version": seen})
+    return approvals.get(conn, approval_id) or approval
+
+
+def _said_before(approval: Approval, verdict: Verdict) -> bool:
+    wanted = "approved" if verdict.approved else "rejected"
+    same_amount = verdict.amount is None or verdict.amount == approval.amount
+    return approval.status == wanted and approval.decided_by == verdict.by and same_amount
+
+
+def _decided_text(approval: Approval) -> str:
+    by = f" by {approval.decided_by}" if approval.decided_by else ""
+    return f"{approval.id} is already {approval.status}{by}"
+
+
+def _check_version(conn: Connection, approval: Approval, verdict: Verdict) -> int:
+    seen = approval.version if verdict.seen_version is None else verdict.seen_version
+    latest = inbox.highest_customer_seq(conn, approval.ticket_id)
+    if latest > seen:
+        raise Stale(f"the customer has written again: read `supportpilot ticket show {approval.ticket_id}`, "
+                    f"then decide with --version {latest}")
+    return seen
+
+
+def _check_amount(approval: Approval, verdict: Verdict) -> Decimal | None:
+    asked = requested_amount(approval)
+    if not verdict.approved:
+        return None
+    amount = asked if verdict.amount is None else verdict.amount
+    if amount is None:
+        return None
+    if not amount.is_finite() or amount <= 0 or (asked is not None and amount > asked):
+        raise Refused(f"the amount must be above 0 and at most {asked}")
+    return amount
+
+
+def expire(conn: Connection, approval_id: str) -> Approval | None:
+    """Let a pending approval whose time ran out become a decision of its own; None if somebody was faster."""
+    approval = approvals.get(conn, approval_id)
+    if approval is None:
+        return None
+    tickets.lock(conn, approval.ticket_id)
+    approval = approvals.lock(conn, approval_id)
+    if approval is None or approval.status != "pending" or not approvals.time_is_up(conn, approval_id):
+        return None
+    approvals.decide(conn, approval_id, Decided("expired", "clock", "nobody decided in time", None, approval.version))
+    audit.record(conn, "clock", "approval.expired", ticket_id=approval.ticket_id, subject=approval_id)
+    return approvals.get(conn, approval_id)

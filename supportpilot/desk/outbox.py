@@ -1,0 +1,92 @@
+"""Sending in order and once: a claim has an end, and one that ran out is `unknown`, never simply `queued`.
+
+Without the claim two deliverers would send the same reply; if an expired claim became `queued` again, a reply
+that may have arrived would be treated as one that certainly has not.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from supportpilot.db import outbox, tickets
+from supportpilot.db.outbox import OutboxRow
+from supportpilot.db.pool import Connection
+from supportpilot.desk import rules
+
+
+@dataclass(frozen=True)
+class Claimed:
+    """A row that this process may send until `until`."""
+
+    row: OutboxRow
+    until: datetime
+
+
+@dataclass(frozen=True)
+class Skipped:
+    """Nothing to send; `next_id` is the ticket's row that should be tried instead, if any."""
+
+    why: str
+    next_id: str | None = None
+
+
+@dataclass(frozen=True)
+class SendResult:
+    """What a channel says: `event` is accept, retry, lose (may have arrived) or give_up."""
+
+    event: str
+    error: str | None = None
+    provider_id: str | None = None
+
+
+def claim(conn: Connection, reply_id: str, seconds: float) -> Claimed | Skipped:
+    """Claim a row for `seconds`, if it is due, the ticket's oldest unsent one and not withheld."""
+    ticket_id = outbox.ticket_of(conn, reply_id)
+    if ticket_id is None:
+        return Skipped("no such row")
+    tickets.lock(conn, ticket_id)
+    row = outbox.lock(conn, reply_id)
+    if row is None or row.status not in {"queued", "sending", "unknown"}:
+        return Skipped("already closed", outbox.next_unsent(conn, ticket_id))
+    earlier = outbox.unfinished_before(conn, ticket_id, row.position)
+    if earlier is not None:
+        return Skipped("an earlier row of the ticket goes first", earlier)
+    if not outbox.is_due(conn, reply_id):
+        return Skipped("not due, or being sent by somebody")
+    if row.status == "sending":
+        outbox.set_status(conn, reply_id, "unknown")
+    if row.kind in rules.WITHHELD_KINDS and outbox.taken_over(conn, reply_id):
+        outbox.set_status(conn, reply_id, "withheld")
+        return Skipped("a human has the ticket; kept as a note", outbox.next_unsent(conn, ticket_id))
+    until = outbox.claim(conn, reply_id, seconds)
+    return Claimed(row, until)
+
+
+def may_still_send(conn: Connection, claimed: Claimed) -> bool:
+    """Ask once more, just before sending: claim alive, and no human took the ticket since."""
+    if not outbox.still_claimed(conn, claimed.row.id, claimed.until):
+        return False
+    if claimed.row.kind in rules.WITHHELD_KINDS and outbox.taken_over(conn, claimed.row.id):
+        outbox.close_claim(conn, claimed.row.id, claimed.until, {"status": "withheld"})
+        return False
+    return True
+
+
+def close(conn: Connection, claimed: Claimed, result: SendResult) -> str:
+    """Write what came of a send and return the row's new status."""
+    attempts = claimed.row.attempts + 1
+    event = result.event
+    if event in {"retry", "lose"} and attempts >= rules.DELIVERY_MAX_ATTEMPTS:
+        event = "give_up"
+    status = rules.OUTBOX["sending"][event]
+    wait = rules.backoff_seconds(attempts) if status in {"queued", "unknown"} else 0.0
+    written = outbox.close_claim(conn, claimed.row.id, claimed.until,
+                                 {"status": status, "error": result.error, "provider_id": result.provider_id,
+                                  "retry_seconds": wait})
+    return status if written else "claimed by somebody else"
+
+
+def next_unsent(conn: Connection, ticket_id: str) -> str | None:
+    """Return the ticket's oldest row that waits to be sent."""
+    return outbox.next_unsent(conn, ticket_id)

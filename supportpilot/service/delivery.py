@@ -1,0 +1,117 @@
+"""A reply out: by the ticket's channel, under the same key at every attempt, loudly `failed` when it never works."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import httpx
+
+from supportpilot.config import Settings
+from supportpilot.db import leases
+from supportpilot.db.outbox import OutboxRow
+from supportpilot.db.pool import Database
+from supportpilot.desk import outbox as desk
+from supportpilot.desk.outbox import Claimed, SendResult, Skipped
+from supportpilot.desk.signing import sign
+from supportpilot.errors import Misconfigured
+from supportpilot.types import Ports
+
+log = logging.getLogger(__name__)
+
+CLAIM_MARGIN_SECONDS = 5.0
+LONGEST_ERROR = 300
+
+Sender = Callable[[Settings, OutboxRow, int], SendResult]
+
+
+def deliver(db: Database, settings: Settings, ports: Ports, reply_id: str, send: Sender | None = None) -> str:
+    """Send one outbox row if it is its turn, then wake the ticket's next one; return what happened.
+
+    `send` gets (settings, row, Unix time by Postgres) and replaces the channel's own way (tests).
+
+    Raises:
+        Unavailable: the database is away; the claim runs out and the row becomes `unknown`.
+    """
+    with db.transaction() as conn:
+        claimed = desk.claim(conn, reply_id, settings.reply_timeout_seconds + CLAIM_MARGIN_SECONDS)
+    if isinstance(claimed, Skipped):
+        if claimed.next_id and claimed.next_id != reply_id:
+            ports.schedule_delivery(claimed.next_id)
+        return claimed.why
+    with db.transaction() as conn:
+        if not desk.may_still_send(conn, claimed):
+            return "claim lost, or a human has the ticket"
+        now = int(leases.clock(conn).timestamp())
+    result = (send or sender_of(claimed.row.channel))(settings, claimed.row, now)
+    return _close(db, ports, claimed, result)
+
+
+def _close(db: Database, ports: Ports, claimed: Claimed, result: SendResult) -> str:
+    with db.transaction() as conn:
+        status = desk.close(conn, claimed, result)
+    if status == "failed":
+        log.error("reply %s of ticket %s failed for good: %s", claimed.row.id, claimed.row.ticket_id, result.error)
+    if status in {"accepted", "failed"}:
+        with db.connection() as conn:
+            following = desk.next_unsent(conn, claimed.row.ticket_id)
+        if following is not None:
+            ports.schedule_delivery(following)
+    return status if result.error is None else f"{status}: {result.error}"
+
+
+def sender_of(channel: str) -> Sender:
+    """Return the way a channel sends; a terminal reads its replies from the database."""
+    return send_callback if channel == "generic" else keep
+
+
+def keep(_settings: Settings, row: OutboxRow, _now: int) -> SendResult:
+    """Count a reply as accepted where it is: whoever waits for it reads the outbox."""
+    return SendResult("accept", provider_id=row.id)
+
+
+def send_callback(settings: Settings, row: OutboxRow, now: int) -> SendResult:
+    """POST the reply to REPLY_CALLBACK_URL, signed by the Standard Webhooks rules.
+
+    `webhook-id` is the idempotency key, the same at every attempt, so a receiver can drop what it has.
+    """
+    if not settings.reply_callback_url:
+        return keep(settings, row, now)
+    body = json.dumps(callback_body(row), ensure_ascii=False).encode()
+    try:
+        headers = _headers(settings, row, now, body)
+    except Misconfigured as error:
+        return SendResult("retry", f"REPLY_CALLBACK_SECRET: {error}")
+    try:
+        answer = httpx.post(settings.reply_callback_url, content=body, headers=headers,
+                            timeout=settings.reply_timeout_seconds, follow_redirects=False)
+    except httpx.ConnectError as error:
+        return SendResult("retry", f"no connection: {error}"[:LONGEST_ERROR])
+    except httpx.InvalidURL as error:
+        return SendResult("retry", f"REPLY_CALLBACK_URL: {error}"[:LONGEST_ERROR])
+    except httpx.HTTPError as error:
+        return SendResult("lose", f"no answer: {type(error).__name__} {error}"[:LONGEST_ERROR])
+    return _judge(answer)
+
+
+def _headers(settings: Settings, row: OutboxRow, now: int, body: bytes) -> dict[str, str]:
+    headers = {"content-type": "application/json", "webhook-id": row.idempotency_key, "webhook-timestamp": str(now)}
+    if settings.reply_callback_secret:
+        headers["webhook-signature"] = sign(settings.reply_callback_secret, row.idempotency_key, now, body)
+    return headers
+
+
+def callback_body(row: OutboxRow) -> dict[str, Any]:
+    """Return the JSON object of a callback; `in_reply_to` is the sender's own id of the message."""
+    answered = row.in_reply_to.removeprefix(f"{row.channel}:") if row.in_reply_to else None
+    return {"ticket_id": row.ticket_id, "conversation_id": row.conversation_id, "in_reply_to": answered,
+            "kind": row.kind, "body": row.body, "citations": row.citations}
+
+
+def _judge(answer: httpx.Response) -> SendResult:
+    if answer.is_success:
+        return SendResult("accept", provider_id=answer.headers.get("x-message-id"))
+    error = f"HTTP {answer.status_code} from the callback"
+    return SendResult("give_up" if answer.status_code == httpx.codes.GONE else "retry", error)

@@ -1,0 +1,123 @@
+"""A message in: stored with its place in its ticket before anybody is told, once however often it comes."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from supportpilot.config import Settings
+from supportpilot.db import approvals, inbox, outbox, quarantine
+from supportpilot.db.inbox import Known
+from supportpilot.db.outbox import OutboxEntry
+from supportpilot.db.pool import Connection, Database
+from supportpilot.db.tickets import TicketRow
+from supportpilot.desk import mailbox
+from supportpilot.desk.mailbox import AlreadyStored, Filed
+from supportpilot.errors import NotFound, Refused, Unavailable, Unusable
+from supportpilot.service.texts import waiting_ack
+from supportpilot.types import InboundMessage, Ports, Received
+
+log = logging.getLogger(__name__)
+
+WAKE_MARGIN_SECONDS = 0.05
+
+
+def receive(db: Database, settings: Settings, ports: Ports, message: InboundMessage) -> Received:
+    """Store a message and wake a worker; the same message or delivery again changes nothing.
+
+    Raises:
+        Unavailable: the database is away; nothing is stored, the sender should try again.
+    """
+    debounce = settings.debounce(message.channel)
+    try:
+        with db.transaction() as conn:
+            known = mailbox.find_known(conn, message)
+            if known is not None:
+                return _again(conn, message, known)
+            filed = mailbox.file_message(conn, message, idle_minutes=settings.conversation_idle_minutes,
+                                         debounce=debounce)
+            _acknowledge_while_waiting(conn, filed, message)
+            reply_id = outbox.next_unsent(conn, filed.ticket.id)
+    except AlreadyStored:
+        return _after_race(db, message)
+    wait = debounce[0] + WAKE_MARGIN_SECONDS if debounce[0] else 0.0
+    ports.schedule_turn(filed.ticket.id, filed.message_id, wait)
+    if reply_id:
+        ports.schedule_delivery(reply_id)
+    log.info("message stored ticket=%s message=%s seq=%d", filed.ticket.id, filed.message_id, filed.seq)
+    return Received(filed.ticket.id, filed.message_id, duplicate=False, wait_seconds=wait)
+
+
+def _again(conn: Connection, message: InboundMessage, known: Known) -> Received:
+    """Answer as the first time; other content under a known id is kept and reported, never answered."""
+    if known.content_hash != mailbox.content_hash(message):
+        raw = message.body.encode()
+        quarantine.keep(conn, message.channel, message.contact, raw,
+                        f"conflict: the id of {known.id} came again with other content", None)
+        log.warning("conflict: %s came again with other content", known.id)
+    return Received(known.ticket_id, known.id, duplicate=True)
+
+
+def _after_race(db: Database, message: InboundMessage) -> Received:
+    with db.transaction() as conn:
+        known = mailbox.find_known(conn, message)
+        if known is None:
+            raise Unavailable("the same message is being stored by another request; send it again")
+        return _again(conn, message, known)
+
+
+def _acknowledge_while_waiting(conn: Connection, filed: Filed, message: InboundMessage) -> None:
+    """Tell the customer once that the message is kept until the refund is decided."""
+    if filed.status != "waiting_approval" or message.author != "customer":
+        return
+    approval = approvals.pending_of_ticket(conn, filed.ticket.id)
+    if approval is not None:
+        outbox.put(conn, OutboxEntry(filed.ticket.id, approval.turn_id, f"approval:{approval.id}:ack", "ack",
+                                     waiting_ack(message.body)))
+
+
+def keep_unusable(db: Database, channel: str, sender: str, raw: bytes, reason: str,
+                  delivery_id: str | None = None) -> str:
+    """Keep signed but unusable input raw and return its quarantine id.
+
+    Raises:
+        Unavailable: the database is away.
+    """
+    with db.transaction() as conn:
+        found = quarantine.keep(conn, channel, sender[:200], raw, reason[:500], delivery_id)
+    log.warning("quarantined %s channel=%s reason=%s", found, channel, reason)
+    return found
+
+
+def retry_quarantine(db: Database, settings: Settings, ports: Ports, quarantine_id: str,
+                     parse: Callable[[str, bytes], InboundMessage]) -> Received:
+    """Try again to make a message of quarantined input; `parse` gets the channel's name and the raw bytes.
+
+    Raises:
+        NotFound: no such id.
+        Refused: it was accepted before, or is still unusable.
+    """
+    with db.transaction() as conn:
+        row = quarantine.get(conn, quarantine_id)
+    if row is None:
+        raise NotFound(f"no quarantined input {quarantine_id}; see `supportpilot quarantine list`")
+    if row["state"] == "accepted":
+        raise Refused(f"{quarantine_id} became message {row['message_id']} already")
+    try:
+        message = parse(str(row["channel"]), bytes(row["raw"]))
+    except Unusable as error:
+        raise Refused(f"{quarantine_id} is still unusable: {error}") from None
+    received = receive(db, settings, ports, message)
+    with db.transaction() as conn:
+        quarantine.accept(conn, quarantine_id, received.message_id)
+    return received
+
+
+def file_human_reply(conn: Connection, ticket: TicketRow, message: InboundMessage) -> Filed:
+    """Store a human colleague's words on a ticket whose row the caller holds."""
+    return mailbox.file_message(conn, message, idle_minutes=1, debounce=(0.0, 0.0), ticket=ticket)
+
+
+def pending_ids(conn: Connection, ticket_id: str) -> list[str]:
+    """Return the ids of the messages that wait on a ticket, in order."""
+    return [m.id for m in inbox.pending(conn, ticket_id)]

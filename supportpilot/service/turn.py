@@ -1,0 +1,295 @@
+"""Run a ticket's turns: one procedure for new messages, resumes and recovery (durability.md section 3).
+
+What the thread needs is judged from `get_state` alone, read again after every invoke; what invoke returned is
+not believed.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import Any
+
+from langgraph.graph.state import CompiledStateGraph
+from langgraph.types import Command, Interrupt, StateSnapshot
+
+from supportpilot.agent.deps import Deps
+from supportpilot.agent.state import SupportState, Turn
+from supportpilot.config import Settings
+from supportpilot.db import approvals, inbox, outbox, tickets
+from supportpilot.db.approvals import Approval
+from supportpilot.db.inbox import StoredMessage
+from supportpilot.db.pool import Database, translated
+from supportpilot.desk import turns as desk
+from supportpilot.desk.lease import Heartbeat
+from supportpilot.desk.turns import Failure, Work
+from supportpilot.errors import Busy, LeaseLost, NotFound, Permanent, SupportPilotError, Unavailable
+from supportpilot.service.texts import approval_notice, handoff_notice
+from supportpilot.types import Ports
+
+log = logging.getLogger(__name__)
+
+BUSY_WAIT_SECONDS = 5.0
+
+
+@dataclass(frozen=True)
+class Runtime:
+    """What a worker process has to run turns with; `holder` names the process for people."""
+
+    db: Database
+    graph: CompiledStateGraph[Any, Any, Any, Any]
+    deps: Deps
+    settings: Settings
+    ports: Ports
+    keeper: Heartbeat
+    holder: str
+
+
+@dataclass(frozen=True)
+class Parked:
+    """The graph stands at an interrupt that was read back from the database."""
+
+    interrupt: Interrupt
+
+
+@dataclass(frozen=True)
+class Finished:
+    """The graph has nothing left to do for this turn."""
+
+    values: dict[str, Any]
+
+
+def handle_message(rt: Runtime, ticket_id: str, message_id: str) -> str:
+    """Run whatever is due on the ticket; return what happened, in a few words for the log.
+
+    A wake-up that comes too early for its message is sent again for the rest, also when somebody has the ticket.
+
+    Raises:
+        Unavailable: the database is away; the sweeper brings the work back.
+    """
+    with rt.db.connection() as conn:
+        wait = inbox.seconds_until_due(conn, message_id)
+    if wait > 0:
+        rt.ports.schedule_turn(ticket_id, message_id, wait + 0.05)
+    return drain(rt, ticket_id, message_id)
+
+
+def resume(rt: Runtime, ticket_id: str, approval_id: str) -> str:
+    """Go on after a decision. If the lease is held this just ends: the holder's release looks for it."""
+    with rt.db.connection() as conn:
+        approval = approvals.get(conn, approval_id)
+    if approval is None or approval.ticket_id != ticket_id:
+        return f"no approval {approval_id} on {ticket_id}"
+    if approval.applied_at is not None:
+        return f"{approval_id} was applied before"
+    return drain(rt, ticket_id, "")
+
+
+def drain(rt: Runtime, ticket_id: str, message_id: str) -> str:
+    """Take the ticket and run its turns until none is due."""
+    try:
+        with rt.db.transaction() as conn:
+            work = desk.take(conn, rt.settings, ticket_id, rt.holder, handoff_notice)
+    except NotFound as error:
+        return str(error)
+    except Busy:
+        rt.ports.schedule_turn(ticket_id, message_id, BUSY_WAIT_SECONDS)
+        return "lease row locked; again in 5 s"
+    if work is None:
+        _schedule_replies(rt, ticket_id)
+        return "nothing due, or somebody has it"
+    token, done = work.token, []
+    try:
+        while work is not None:
+            rt.keeper.add(token)
+            said, work = _run(rt, work)
+            done.append(said)
+    finally:
+        rt.keeper.remove(token)
+    _wake_later(rt, ticket_id)
+    return "; ".join(done)
+
+
+def _run(rt: Runtime, work: Work) -> tuple[str, Work | None]:
+    """Run one turn to its end, park it or note its failure; return what happened and the next turn."""
+    try:
+        reached = _close(rt, work) if work.turn.closing else advance(rt, work)
+        if isinstance(reached, Parked):
+            return _park(rt, work, reached.interrupt), None
+        return _release(rt, work, reached.values)
+    except LeaseLost as error:
+        log.warning("turn left ticket=%s turn=%s: %s", work.ticket_id, work.turn.turn_id, error)
+        return "lease lost", None
+    except Exception as error:  # noqa: BLE001 -- the shell of a turn: every failure is written down, none kills the worker
+        return _fail(rt, work, error), None
+
+
+def config_of(work: Work) -> dict[str, Any]:
+    """Return the graph's config; keys that start with two underscores are not stored with the checkpoint."""
+    return {"configurable": {"thread_id": work.ticket_id, "turn_id": work.turn.turn_id, "__lease_token": work.token}}
+
+
+def advance(rt: Runtime, work: Work) -> Parked | Finished:
+    """Move the thread on until it is parked or finished.
+
+    Raises:
+        Permanent: the thread does not move, or its approval was withdrawn.
+        Transient: something outside failed.
+        LeaseLost: another worker has the ticket.
+    """
+    config, resumed, last = config_of(work), set[str](), None
+    while True:
+        with translated():
+            state = rt.graph.get_state(config)
+        if state.values.get("turn_id") != work.turn.turn_id:
+            _invoke(rt, _input(rt, work), config)
+        elif state.interrupts:
+            interrupt = state.interrupts[0]
+            decision = _decision(rt, interrupt.id)
+            if decision is None:
+                return Parked(interrupt)
+            if interrupt.id in resumed:
+                raise Permanent("the resume did nothing: the waiting node is not there any more")
+            resumed.add(interrupt.id)
+            _invoke(rt, Command(resume={interrupt.id: decision}), config)
+        elif state.tasks:
+            mark = _mark(state)
+            if mark == last:
+                raise Permanent("the thread does not move")
+            last = mark
+            _invoke(rt, None, config)
+        else:
+            return Finished(state.values)
+
+
+def _invoke(rt: Runtime, what: SupportState | Command[Any] | None, config: dict[str, Any]) -> None:
+    with translated():
+        rt.graph.invoke(what, config, durability="sync")
+
+
+def _mark(state: StateSnapshot) -> tuple[str, tuple[str, ...]]:
+    """Both ids: a worker killed before the INTERRUPT write recovers at the same checkpoint, the interrupt new."""
+    return str(state.config["configurable"].get("checkpoint_id")), tuple(i.id for i in state.interrupts)
+
+
+def _decision(rt: Runtime, interrupt_id: str) -> dict[str, Any] | None:
+    """Return the decision to resume with, None while a human has not decided.
+
+    Raises:
+        Permanent: the approval was withdrawn.
+    """
+    with rt.db.connection() as conn:
+        approval = approvals.by_interrupt(conn, interrupt_id)
+    if approval is None or approval.status == "pending":
+        return None
+    if approval.status == "withdrawn":
+        raise Permanent("the approval was withdrawn")
+    return as_decision(approval)
+
+
+def as_decision(approval: Approval) -> dict[str, Any]:
+    """Return a decided approval in the form the graph's `approval` node reads; plain types only."""
+    return {
+        "approved": approval.status == "approved", "expired": approval.status == "expired",
+        "approver": approval.decided_by or "", "reason": approval.reason or "", "approval_id": approval.id,
+        "amount": None if approval.amount is None else str(approval.amount),
+    }
+
+
+def _input(rt: Runtime, work: Work) -> SupportState:
+    with rt.db.connection() as conn:
+        messages = inbox.by_ids(conn, work.turn.message_ids)
+        ticket = tickets.get(conn, work.ticket_id)
+    if ticket is None:
+        raise NotFound(f"no ticket {work.ticket_id}")
+    return {
+        "ticket": {"id": ticket.id, "customer_email": ticket.contact, "subject": ticket.subject, "body": ticket.body},
+        "turn_id": work.turn.turn_id, "turn_messages": unanswered(messages), "silent": work.turn.silent,
+        "turns": [_entry(m) for m in messages],
+    }
+
+
+def unanswered(messages: list[StoredMessage]) -> list[str]:
+    """Return the ids of the customer's messages that no human has answered after them."""
+    last_human = max((m.seq for m in messages if m.author == "human"), default=0)
+    return [m.id for m in messages if m.author == "customer" and m.seq > last_human]
+
+
+def _entry(message: StoredMessage) -> Turn:
+    entry: Turn = {"id": message.id, "role": "customer" if message.author == "customer" else "agent",
+                   "content": message.body, "at": message.received_at.isoformat()}
+    if message.author == "human":
+        entry["author"] = message.author_name
+    return entry
+
+
+def _close(rt: Runtime, work: Work) -> Finished:
+    """The customer has this turn's answer; put the stored text into the thread and be done."""
+    key = desk.reply_key(work.turn.turn_id)
+    with rt.db.connection() as conn:
+        body = outbox.body_of(conn, key) or ""
+    given = _input(rt, work)
+    answer: Turn = {"id": key, "role": "agent", "content": body, "at": rt.deps.clock().isoformat()}
+    update = {"ticket": given["ticket"], "turn_id": work.turn.turn_id, "turns": [*given["turns"], answer],
+              "reply": body, "outcome": "resolved"}
+    with translated():
+        rt.graph.update_state(config_of(work), update, as_node="finalize")
+        return Finished(rt.graph.get_state(config_of(work)).values)
+
+
+def _park(rt: Runtime, work: Work, interrupt: Interrupt) -> str:
+    payload = dict(interrupt.value)
+    with rt.db.transaction() as conn:
+        notice = approval_notice(conn, work.ticket_id, payload["request"]) if rt.settings.approval_notice else None
+        approval_id = desk.park(conn, work, rt.settings, interrupt.id, payload, notice)
+    _schedule_replies(rt, work.ticket_id)
+    return f"waits for approval {approval_id}"
+
+
+def _release(rt: Runtime, work: Work, values: dict[str, Any]) -> tuple[str, Work | None]:
+    outcome = str(values.get("outcome") or "resolved")
+    entry_ids = {str(t.get("id")) for t in values.get("turns", [])}
+    with rt.db.transaction() as conn:
+        following = desk.release(conn, work, rt.settings, outcome, entry_ids)
+    _schedule_replies(rt, work.ticket_id)
+    return outcome, following
+
+
+def _fail(rt: Runtime, work: Work, error: Exception) -> str:
+    failure = classify(error)
+    level = logging.WARNING if isinstance(error, SupportPilotError) else logging.ERROR
+    log.log(level, "turn failed ticket=%s turn=%s: %s", work.ticket_id, work.turn.turn_id, failure.error,
+            exc_info=None if isinstance(error, SupportPilotError) else error)
+    try:
+        with rt.db.transaction() as conn:
+            said = desk.fail(conn, work, rt.settings, failure, handoff_notice)
+    except LeaseLost:
+        return "lease lost"
+    except Unavailable as away:
+        log.warning("failure not written ticket=%s: %s; the lease expires and the sweeper brings it back",
+                    work.ticket_id, away)
+        return "database away"
+    _schedule_replies(rt, work.ticket_id)
+    return f"failed: {failure.error}; {said}"
+
+
+def classify(error: Exception) -> Failure:
+    """Say how a failure is written down: what is away costs no attempt, what cannot succeed is final."""
+    if isinstance(error, SupportPilotError):
+        return Failure(str(error), counts=not isinstance(error, Unavailable), final=isinstance(error, Permanent))
+    return Failure(f"{type(error).__name__}: {error}")
+
+
+def _schedule_replies(rt: Runtime, ticket_id: str) -> None:
+    with rt.db.connection() as conn:
+        reply_id = outbox.next_unsent(conn, ticket_id)
+    if reply_id is not None:
+        rt.ports.schedule_delivery(reply_id)
+
+
+def _wake_later(rt: Runtime, ticket_id: str) -> None:
+    """Wake the ticket again for the earliest message that still waits in its quiet window."""
+    with rt.db.connection() as conn:
+        following = inbox.next_due(conn, ticket_id)
+    if following is not None and following[1] > 0:
+        rt.ports.schedule_turn(ticket_id, following[0], following[1] + 0.05)
