@@ -1,0 +1,154 @@
+"""Every view that a model gets of a ticket is built here, in one order: what is stable first, what to answer last.
+
+All customer text stands in fenced sections; what a node adds (articles, findings) goes before the memory view,
+so the newest messages are always the last thing a model reads.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, TypedDict
+
+from supportpilot.agent.courtesy import ends_with_question, is_bare_thanks
+from supportpilot.agent.state import Ticket, Turn
+from supportpilot.config import Settings
+from supportpilot.memory.compress import render_turns
+from supportpilot.memory.tokens import estimate_tokens, is_han
+from supportpilot.prompts.loader import fence, prompt
+
+_WORD = re.compile(r"[A-Za-z]{2,}")
+HAN_PER_WORD = 4        # a Chinese sentence may quote a long English error message
+HEAD_SHARE = 0.65
+OMITTED = {"zh": "\n[……中间省略 {n} 个字符……]\n", "en": "\n[… {n} characters left out …]\n"}
+
+
+class Conversation(TypedDict):
+    """What every node that speaks to a model, or for one, reads of the state."""
+
+    ticket: Ticket
+    turn_id: str
+    turn_messages: list[str]
+    turns: list[Turn]
+
+
+class Memory(Conversation, total=False):
+    """What the memory view is made of."""
+
+    silent: bool
+    profile: str
+    summary: str
+    summarized_upto: int
+
+
+def reply_language(text: str, default: str = "zh") -> str:
+    """Return `zh` or `en` by the letters of a text, `default` if it has none."""
+    han = sum(map(is_han, text))
+    words = len(_WORD.findall(text))
+    if not han and not words:
+        return default
+    return "zh" if han * HAN_PER_WORD >= words else "en"
+
+
+def language_of(state: Conversation) -> str:
+    """Return the language of the newest messages; if they have no words, of what the customer wrote before."""
+    texts = [_text(newest(state)), _text([t for t in state["turns"] if t["role"] == "customer"]),
+             state["ticket"]["subject"]]
+    for text in texts:
+        lang = reply_language(text, default="")
+        if lang:
+            return lang
+    return "zh"
+
+
+def newest(state: Conversation) -> list[Turn]:
+    """Return the customer's unanswered entries: those of this turn that no human colleague has written after.
+
+    Without entries of this turn (a thread driven by hand) it is the customer's entries at the end.
+    """
+    turns = state["turns"]
+    wanted = set(state.get("turn_messages") or ())
+    if not any(turn.get("id") in wanted for turn in turns):
+        return trailing_customer_entries(turns)
+    after_human = next((i + 1 for i in reversed(range(len(turns))) if turns[i].get("author")
+                        and turns[i]["role"] == "agent"), 0)
+    return [turn for turn in turns[after_human:] if turn["role"] == "customer" and turn.get("id") in wanted]
+
+
+def trailing_customer_entries(turns: Sequence[Turn]) -> list[Turn]:
+    """Return the customer's entries after the last one of an agent, human or not."""
+    start = next((i + 1 for i in reversed(range(len(turns))) if turns[i]["role"] == "agent"), 0)
+    return list(turns[start:])
+
+
+def nothing_to_answer(state: Memory) -> bool:
+    """Tell whether this turn takes its messages in and says nothing.
+
+    So it does when it was told to, when a colleague has answered already, or when the customer only says thanks
+    for an answer that asked nothing.
+    """
+    block = newest(state)
+    if state.get("silent") or not block:
+        return True
+    said = [turn for turn in state["turns"] if turn["role"] == "agent"]
+    return bool(said) and not ends_with_question(said[-1]["content"]) and all(
+        is_bare_thanks(turn["content"]) for turn in block)
+
+
+def memory_view(state: Memory, settings: Settings) -> str:
+    """Return the sections basics, profile, summary, recent and newest; empty ones are left out."""
+    lang = language_of(state)
+    block = newest(state)
+    shown = {id(turn) for turn in block}
+    recent = [turn for turn in state["turns"][state.get("summarized_upto", 0):] if id(turn) not in shown]
+    limit = settings.context_entry_max_tokens
+    ticket = state["ticket"]
+    basics = (f"email: {_one_line(ticket['customer_email'])}\nsubject: {_one_line(ticket['subject'])}\n"
+              f"language: {lang}")
+    return sections(
+        basics=basics, profile=state.get("profile") or "", summary=state.get("summary") or "",
+        recent=render_turns([{**turn, "content": shorten(turn["content"], limit, lang)} for turn in recent], lang),
+        newest="\n".join(shorten(turn["content"], limit, lang) for turn in block),
+    )
+
+
+def shorten(text: str, max_tokens: int, lang: str = "zh") -> str:
+    """Return a text as it is, or its head and tail with the number of characters left out between them."""
+    total = estimate_tokens(text)
+    if total <= max_tokens:
+        return text
+    keep = int(len(text) * max_tokens / total)
+    while True:
+        head = int(keep * HEAD_SHARE)
+        tail = keep - head
+        cut = text[:head] + OMITTED[lang].format(n=len(text) - keep) + text[len(text) - tail:]
+        if keep <= 0 or estimate_tokens(cut) <= max_tokens:
+            return cut
+        keep = int(keep * 0.9)
+
+
+def articles(hits: Sequence[Mapping[str, Any]]) -> str:
+    """Return the retrieved articles as the text of their section."""
+    return "\n---\n".join(f"[{hit['article_id']}] {hit['title']} ({hit['lang']})\n{hit['text']}" for hit in hits)
+
+
+def sections(**texts: str) -> str:
+    """Return the given texts as fenced sections in the given order; an empty one is left out."""
+    return "\n".join(fence(name, text) for name, text in texts.items() if text.strip())
+
+
+def request(task: str, lang: str, view: str, **added: str) -> list[dict[str, Any]]:
+    """Return the messages of one model call: the task's instructions, then what the node adds, then the view."""
+    extra = sections(**added)
+    return [
+        {"role": "system", "content": prompt(task, lang)},
+        {"role": "user", "content": f"{extra}\n{view}" if extra else view},
+    ]
+
+
+def _text(turns: Sequence[Turn]) -> str:
+    return "\n".join(turn["content"] for turn in turns)
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())

@@ -1,0 +1,59 @@
+"""Review the draft: by rule what a rule can tell, by the model the rest; count how often it goes back."""
+
+from __future__ import annotations
+
+from typing import Any, TypedDict
+
+from supportpilot.agent.citations import foreign_links, unknown_ids
+from supportpilot.agent.context import Conversation, articles, language_of, request
+from supportpilot.agent.deps import Deps
+from supportpilot.agent.state import Review
+
+
+class CheckIn(Conversation):
+    context: str
+    hits: list[dict[str, Any]]
+    findings: str
+    draft: str
+    revisions: int
+
+
+class CheckOut(TypedDict, total=False):
+    review: dict[str, Any]
+    revisions: int
+    handoff_reason: str
+
+
+def check(state: CheckIn, deps: Deps) -> CheckOut:
+    """Return the verdict; a draft that fails once too often goes to a human with the problems as the reason.
+
+    Raises:
+        ModelOutputUnusable: the verdict did not fit the schema.
+        Transient: the model is away.
+    """
+    broken = _broken_rules(state, deps)
+    review = Review(passed=False, problems=broken) if broken else _reviewed(state, deps)
+    if review.passed:
+        return {"review": review.model_dump()}
+    revisions = state.get("revisions", 0) + 1
+    update: CheckOut = {"review": review.model_dump(), "revisions": revisions}
+    if revisions > deps.settings.max_revisions:
+        update["handoff_reason"] = "the draft failed its review: " + "; ".join(review.problems)
+    return update
+
+
+def _broken_rules(state: CheckIn, deps: Deps) -> list[str]:
+    hits, text = state.get("hits") or [], state["draft"]
+    unknown = [f"{name} is not among the given articles" for name in unknown_ids(text, hits)]
+    links = [f"{url} is not an address of ours" for url in foreign_links(text, hits, deps.settings.public_url)]
+    return unknown + links
+
+
+def _reviewed(state: CheckIn, deps: Deps) -> Review:
+    review = deps.small_llm.structured(request(
+        "check", language_of(state), state["context"],
+        articles=articles(state.get("hits") or []), findings=state.get("findings") or "", draft=state["draft"],
+    ), Review)
+    if review.passed or review.problems:
+        return review
+    return Review(passed=False, problems=["the reviewer gave no reason"])
