@@ -16,7 +16,7 @@ _ID = re.compile(r"[\x21-\x7e]{1,255}")
 _TIMESTAMP = re.compile(r"[0-9]{1,12}")
 
 
-class Unsigned(SupportPilotError):  # noqa: N818 -- named like its neighbours in errors.py
+class Unsigned(SupportPilotError):
     """The request is not signed by somebody we know, or too long ago (HTTP 401)."""
 
 

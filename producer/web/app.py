@@ -1,0 +1,40 @@
+"""The web application; `python -m producer.web` serves it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+from fastapi import FastAPI
+
+from producer.web import errors, health, kb, webhooks
+from producer.web.headers import SecurityHeaders
+from producer.web.state import Site
+from supportpilot.config import Settings
+from supportpilot.db.pool import Database
+from supportpilot.desk.signing import check_secret
+from supportpilot.types import Ports
+
+
+def _utc_now() -> datetime:
+    return datetime.now(UTC)  # noqa: TID251 -- a sender's signed time is compared before the database is asked
+
+
+def create_app(settings: Settings, db: Database, ports: Ports, *,
+               clock: Callable[[], datetime] = _utc_now) -> FastAPI:
+    """Build the app over an open database; whoever opened that closes it.
+
+    Raises:
+        Misconfigured: a webhook secret is not base64.
+    """
+    for channel in webhooks.CHANNELS:
+        for secret in settings.webhook_secrets(channel):
+            check_secret(secret)
+    app = FastAPI(title="SupportPilot", docs_url=None, redoc_url=None, openapi_url=None)
+    app.state.site = Site(settings, db, ports, clock)
+    errors.install(app)
+    for part in (webhooks, kb, health):
+        app.include_router(part.router)
+    app.add_middleware(errors.LastResort)
+    app.add_middleware(SecurityHeaders)
+    return app

@@ -1,0 +1,92 @@
+"""The error tree as HTTP: one table, one line of JSON, never a traceback."""
+
+from __future__ import annotations
+
+import logging
+import traceback
+
+from fastapi import FastAPI, Request
+from fastapi.responses import JSONResponse
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from producer.signatures import Unsigned
+from supportpilot.errors import NotFound, Refused, SupportPilotError, Transient, Unusable
+
+log = logging.getLogger(__name__)
+
+RETRY_AFTER_SECONDS = 5
+# The first class that fits counts, so the special ones stand first; what is not listed is our own fault: 500.
+STATUS: dict[type[SupportPilotError], int] = {
+    Unsigned: 401,
+    NotFound: 404,
+    Refused: 409,
+    Unusable: 422,
+    Transient: 503,
+}
+INTERNAL = "internal error; the server's log says more"
+
+
+def status_of(error: SupportPilotError) -> int:
+    """Return the HTTP status of an error of the tree."""
+    return next((status for kind, status in STATUS.items() if isinstance(error, kind)), 500)
+
+
+def answer(status: int, text: str) -> JSONResponse:
+    """Return an error as JSON; a 503 says when to come back."""
+    headers = {"Retry-After": str(RETRY_AFTER_SECONDS)} if status == 503 else None
+    return JSONResponse({"error": text}, status_code=status, headers=headers)
+
+
+def install(app: FastAPI) -> None:
+    """Make the app answer errors by the table."""
+    app.add_exception_handler(SupportPilotError, _ours)
+    app.add_exception_handler(HTTPException, _http)
+    app.add_exception_handler(ClientDisconnect, _gone)
+
+
+async def _ours(request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, SupportPilotError)  # noqa: S101 -- registered for that class
+    status = status_of(error)
+    if status >= 500:
+        log.error("%s %s: %s: %s", request.method, request.url.path, type(error).__name__, error)
+    return answer(status, str(error) if status != 500 else INTERNAL)
+
+
+async def _http(_: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, HTTPException)  # noqa: S101 -- registered for that class
+    return JSONResponse({"error": error.detail}, status_code=error.status_code, headers=error.headers)
+
+
+async def _gone(request: Request, _: Exception) -> JSONResponse:
+    log.info("%s %s: the client went away before the end of its request", request.method, request.url.path)
+    return answer(400, "the request ended early")
+
+
+class LastResort:
+    """Answer 500 for what nobody expected, and log where it came from in one line.
+
+    Outside the framework: its own handler raises the error again after answering, and the server prints it all.
+    The error's text is left out of the log, since it may quote the customer.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        started = False
+
+        async def watching(message: Message) -> None:
+            nonlocal started
+            started = started or message["type"] == "http.response.start"
+            await send(message)
+
+        try:
+            await self._app(scope, receive, watching)
+        except Exception as error:  # noqa: BLE001 -- the last line of defence; it is logged and answered
+            where = traceback.extract_tb(error.__traceback__)[-1]
+            log.error("%s: unexpected %s at %s:%s", scope.get("path"), type(error).__name__, where.filename,  # noqa: TRY400 -- one line, not a traceback
+                      where.lineno)
+            if scope["type"] == "http" and not started:
+                await answer(500, INTERNAL)(scope, receive, send)
