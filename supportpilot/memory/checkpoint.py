@@ -60,6 +60,12 @@ def truncate_checkpoints(conn: Connection) -> int:
     return int(row["n"]) if row else 0
 
 
+def count_checkpoints(conn: Connection, thread_id: str) -> int:
+    """Return how many snapshots a thread has."""
+    row = conn.execute("SELECT count(*) AS n FROM checkpoints WHERE thread_id = %s", (thread_id,)).fetchone()
+    return int(row["n"]) if row else 0
+
+
 def reset_checkpoints(url: str | None = None) -> int:
     """Drop the snapshots of all tickets; return how many there were. Raises as `make_checkpointer`."""
     target = _url(url)
