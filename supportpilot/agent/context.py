@@ -23,11 +23,16 @@ HEAD_SHARE = 0.65
 OMITTED = {"zh": "\n[……中间省略 {n} 个字符……]\n", "en": "\n[… {n} characters left out …]\n"}
 
 
-class Conversation(TypedDict):
-    """What every node that speaks to a model, or for one, reads of the state."""
+class Identity(TypedDict):
+    """Whose turn it is; every node reads it, so that its calls and effects are charged and keyed right."""
 
     ticket: Ticket
     turn_id: str
+
+
+class Conversation(Identity):
+    """What every node that speaks to a model, or for one, reads of the state."""
+
     turn_messages: list[str]
     turns: list[Turn]
 

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import json
 import uuid
-from typing import Any, TypedDict
+from typing import Any
 
-from supportpilot.agent.context import trailing_customer_entries
+from supportpilot.agent.context import Conversation, trailing_customer_entries
 from supportpilot.agent.deps import Deps
 from supportpilot.agent.state import PerTurn, Ticket, Turn, add_turns, fresh_turn
 from supportpilot.errors import ModelOutputUnusable
 from supportpilot.types import current_scope
 
 
-class LoadIn(TypedDict):
-    ticket: Ticket
-    turn_id: str
-    turn_messages: list[str]
-    turns: list[Turn]
+class LoadIn(Conversation):
+    """The whole conversation."""
 
 
 class LoadOut(PerTurn, total=False):

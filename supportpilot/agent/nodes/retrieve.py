@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any, TypedDict
 
+from supportpilot.agent.context import Identity
 from supportpilot.agent.deps import Deps
 
 HITS = 5
 
 
-class RetrieveIn(TypedDict, total=False):
+class RetrieveIn(Identity, total=False):
     triage: dict[str, Any]
     customer: dict[str, Any] | None
     unsolved: int
