@@ -1,0 +1,97 @@
+"""The process table: what `up` runs besides the servers. The top-level Procfile says the same (a test compares)."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shlex
+import signal
+import socket
+import sys
+import sysconfig
+from pathlib import Path
+
+import honcho.manager
+from honcho.manager import Manager
+
+from producer.cli.keeper import keeper_command
+from supportpilot.config import Settings
+from supportpilot.errors import Misconfigured
+
+_WORKER = "celery -A worker.app worker -P threads -E --without-gossip --without-mingle"
+
+PROCESSES: dict[str, str] = {
+    "web": "python -m producer.web",
+    "worker": f'{_WORKER} -n worker@%h -c "$WORKER_CONCURRENCY" -Q approvals,tickets,delivery',
+    "background": f"{_WORKER} -n background@%h -c 2 -Q background",
+    "desk": f"{_WORKER} -n desk@%h -c 1 -Q desk",
+    "beat": 'celery -A worker.app beat -s "$DATA_DIR/beat-schedule" --pidfile=',
+    "flower": 'celery -A worker.app flower --address="$HOST" --port="$FLOWER_PORT" --persistent=True --db="$DATA_DIR/flower"',
+}
+
+KILL_SECONDS = 15   # above the keepers' grace, so that they finish first
+NEXT_PORTS = 50
+STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+class ProcessManager(Manager):  # type: ignore[misc] # honcho has no types
+    """honcho's manager, deaf to Ctrl-C until all its processes have reported (it would trip over the others)."""
+
+    def _start(self) -> None:
+        signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
+        super()._start()
+
+    def _all_started(self) -> bool:
+        started = bool(super()._all_started())
+        if started:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)
+        return started
+
+
+def process_manager(data_dir: Path, environment: dict[str, str]) -> Manager:
+    """Return a manager that runs the table, each process under its keeper."""
+    honcho.manager.KILL_WAIT = KILL_SECONDS
+    manager = ProcessManager()
+    for name, command in PROCESSES.items():
+        ours = f"{shlex.quote(sys.executable)} -P{command.removeprefix('python')}" if command.startswith("python ") else command
+        kept = keeper_command(name, data_dir, ["sh", "-c", f"exec {ours}"])
+        manager.add_process(name, "exec " + shlex.join(kept), env=environment, cwd=str(data_dir))
+    return manager
+
+
+def child_environment(settings: Settings) -> dict[str, str]:
+    """Return what the children inherit, the programs of this Python first on the path."""
+    ours = {
+        "DATABASE_URL": settings.database_url, "REDIS_URL": settings.redis_url, "BROKER_URL": settings.broker_url,
+        "OPENAI_BASE_URL": settings.openai_base_url, "WEBHOOK_SECRET": settings.webhook_secret,
+        "FLOWER_BASIC_AUTH": settings.flower_basic_auth, "PUBLIC_URL": settings.public_url, "HOST": settings.host,
+        "PORT": settings.port, "FLOWER_PORT": settings.flower_port, "DATA_DIR": settings.data_dir,
+        "WORKER_CONCURRENCY": settings.worker_concurrency, "PYTHONUNBUFFERED": 1,
+    }
+    inherited = dict(os.environ)  # noqa: TID251 -- children see everything that `up` was started with
+    programs = [str(Path(sys.executable).parent), sysconfig.get_path("scripts"), inherited.get("PATH", os.defpath)]
+    return inherited | {k: str(v) for k, v in ours.items() if v is not None} | {"PATH": os.pathsep.join(programs)}
+
+
+def free_port(host: str, wanted: int, variable: str) -> int:
+    """Return `wanted`, or the next free port if it is taken.
+
+    Raises:
+        Misconfigured: this address or port cannot be had; the text names the variable.
+    """
+    for port in [*range(wanted, min(wanted + NEXT_PORTS, 65_536)), 0] if wanted else [0]:
+        try:
+            return _try_port(host, port)
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE:
+                reason = error.strerror or str(error)
+                raise Misconfigured(f"{variable}: cannot listen on {host} port {port}: {reason}") from None
+    raise Misconfigured(f"{variable}: no free port on {host}")
+
+
+def _try_port(host: str, port: int) -> int:
+    family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+    with socket.socket(family, kind, protocol) as trial:
+        trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        trial.bind(address)
+        return int(trial.getsockname()[1])
