@@ -164,6 +164,16 @@ def refund_of_approval(conn: Connection, approval_id: str) -> Refund | None:
     return None if row is None else Refund(**row)
 
 
+def refunds_of_ticket(conn: Connection, ticket_id: str) -> list[Refund]:
+    """Return the refunds paid on a ticket, oldest first."""
+    found = conn.execute(
+        """
+        SELECT r.id, r.ticket_id, r.approval_id, r.invoice_id, i.number AS invoice_number, r.amount, r.status
+        FROM biz.refunds r JOIN biz.invoices i ON i.id = r.invoice_id WHERE r.ticket_id = %s ORDER BY r.created_at
+        """, (ticket_id,)).fetchall()
+    return [Refund(**row) for row in found]
+
+
 def refund_for_messages(conn: Connection, ticket_id: str, invoice_id: str, message_ids: list[str]) -> Refund | None:
     """Return the ticket's refund of that invoice that was paid for one of these messages, or None.
 
