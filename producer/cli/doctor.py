@@ -1,0 +1,146 @@
+"""`doctor`: is everything there that a ticket needs? One line a check."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from typing import Annotated
+
+import httpx
+import typer
+from celery import Celery
+from kombu.exceptions import KombuError, OperationalError
+
+from producer.cli.screen import line, print_json, say
+from producer.cli.session import current_settings, database_url
+from supportpilot.config import Settings
+from supportpilot.db import leases
+from supportpilot.db.migrate import pending
+from supportpilot.db.pool import connect
+from supportpilot.errors import Misconfigured, SupportPilotError
+from worker.app import publisher_app
+from worker.queues import QUEUES
+
+SOCKET_SECONDS = 2.0
+PING_SECONDS = 1.5
+CLOCK_SECONDS = 0.1     # workers that far apart write checkpoints in the wrong order
+QUEUE_WARNING = 10_000
+
+
+@dataclass(frozen=True)
+class Check:
+    """One line of the report."""
+
+    name: str
+    ok: bool
+    detail: str
+
+
+def doctor(as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
+    """Check database, migrations, broker, workers, queues, model and clock; exit 1 if anything fails."""
+    settings = current_settings()
+    database_url(settings)
+    checks = [check for name, look in CHECKS for check in attempt(name, look, settings)]
+    if as_json:
+        print_json([asdict(check) for check in checks])
+    else:
+        for check in checks:
+            say(f"{'ok  ' if check.ok else 'FAIL'}  {check.name:<11} {line(check.detail, 160)}")
+    if not all(check.ok for check in checks):
+        raise typer.Exit(1)
+
+
+def attempt(name: str, look: Callable[[Settings], list[Check]], settings: Settings) -> list[Check]:
+    """Run one look; a failure becomes its line."""
+    try:
+        return look(settings)
+    except (SupportPilotError, KombuError, OperationalError, httpx.HTTPError, OSError) as error:
+        return [Check(name, False, str(error) or type(error).__name__)]
+
+
+def _database(settings: Settings) -> list[Check]:
+    with connect(database_url(settings)) as conn:
+        return [Check("database", True, f"PostgreSQL {conn.info.server_version // 10_000} at {conn.info.host}")]
+
+
+def _migrations(settings: Settings) -> list[Check]:
+    missing = pending(database_url(settings))
+    detail = f"missing: {', '.join(missing)}; run `supportpilot migrate`" if missing else "up to date"
+    return [Check("migrations", not missing, detail)]
+
+
+def _clock(settings: Settings) -> list[Check]:
+    """Compare in the middle of the round trip; the shortest of three is the least disturbed."""
+    with connect(database_url(settings)) as conn:
+        measured = []
+        for _ in range(3):
+            before, theirs, after = _now(), leases.clock(conn), _now()
+            measured.append((after - before, (before + (after - before) / 2 - theirs).total_seconds()))
+    ahead = min(measured)[1]
+    return [Check("clock", abs(ahead) <= CLOCK_SECONDS, f"this machine is {ahead * 1000:+.0f} ms from Postgres")]
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)  # noqa: TID251 -- it is this machine's clock that is examined
+
+
+def _broker(settings: Settings) -> list[Check]:
+    with _celery(settings) as app, app.connection_for_write() as connection:
+        try:
+            connection.ensure_connection(max_retries=1, timeout=SOCKET_SECONDS)
+        except connection.connection_errors as error:
+            return [Check("broker", False, f"away: {line(error, 100)}; start it with `supportpilot up`")]
+        return [Check("broker", True, connection.as_uri())]
+
+
+def _queues(settings: Settings) -> list[Check]:
+    with _celery(settings) as app, app.connection_for_write() as connection:
+        try:
+            channel = connection.default_channel
+            lengths = {name: int(channel.queue_declare(name, passive=True).message_count) for name in QUEUES}
+        except connection.channel_errors:
+            return [Check("queues", True, "not there yet: no worker has been started on this broker")]
+        except connection.connection_errors as error:
+            return [Check("queues", False, f"broker away: {line(error, 100)}")]
+    shown = ", ".join(f"{name} {length}" for name, length in lengths.items())
+    return [Check("queues", max(lengths.values()) < QUEUE_WARNING, shown)]
+
+
+def _workers(settings: Settings) -> list[Check]:
+    with _celery(settings) as app:
+        try:
+            replies = app.control.inspect(timeout=PING_SECONDS).active_queues() or {}
+        except app.connection_for_write().connection_errors as error:
+            return [Check("workers", False, f"broker away: {line(error, 100)}")]
+    readers: dict[str, list[str]] = {name: [] for name in QUEUES}
+    for worker, queues in replies.items():
+        for queue in queues:
+            readers.setdefault(queue["name"], []).append(worker)
+    return [Check(f"{name}", bool(found), f"read by {', '.join(sorted(found))}" if found else
+                  "no worker reads this queue: start `supportpilot up`") for name, found in readers.items()]
+
+
+def _celery(settings: Settings) -> Celery:
+    if not settings.broker:
+        raise Misconfigured("no broker: start it with `supportpilot up`, or set REDIS_URL")
+    return publisher_app(settings, SOCKET_SECONDS)
+
+
+def _model(settings: Settings) -> list[Check]:
+    base = settings.openai_base_url
+    if not base and not settings.openai_api_key:
+        raise Misconfigured("no model: `supportpilot up` starts the offline one, or set OPENAI_API_KEY / OPENAI_BASE_URL")
+    url = f"{(base or 'https://api.openai.com/v1').rstrip('/')}/models"
+    key = {"Authorization": f"Bearer {settings.openai_api_key}"} if settings.openai_api_key else {}
+    answer = httpx.get(url, headers=key, timeout=5.0)
+    if answer.status_code != httpx.codes.OK:
+        return [Check("llm", False, f"{url} answers {answer.status_code}: check OPENAI_BASE_URL and OPENAI_API_KEY")]
+    offline = " (offline rule model, not an LLM)" if settings.llm_model.startswith("offline-rules") else ""
+    return [Check("llm", True, f"{settings.llm_model} at {base or 'api.openai.com'}{offline}")]
+
+
+CHECKS: list[tuple[str, Callable[[Settings], list[Check]]]] = [
+    ("database", _database), ("migrations", _migrations), ("clock", _clock), ("broker", _broker), ("workers", _workers),
+    ("queues", _queues), ("llm", _model),
+]

@@ -1,0 +1,79 @@
+"""A ticket on one screen, for people."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.panel import Panel
+from rich.table import Table
+from rich.text import Text
+
+from producer.cli.screen import console, line, moment, money, plain, safe
+
+
+def print_ticket(ticket: dict[str, Any]) -> None:
+    """Print what `ticket show --json` holds, as panels."""
+    found = plain(ticket)
+    screen = console()
+    screen.print(_panel("conversation", _conversation(found.get("turns") or []), title=_headline(found)))
+    for name, text in (("summary", _summary(found)), ("profile", found.get("profile")), ("context", found.get("context"))):
+        if text:
+            screen.print(Panel(Text(safe(text)), title=f"memory: {name}", title_align="left", border_style="dim"))
+    if found.get("approvals"):
+        screen.print(_approvals(found["approvals"]))
+    screen.print(_facts(found))
+
+
+def _panel(name: str, lines: Iterable[RenderableType], *, title: Text) -> Panel:
+    shown = list(lines) or [Text(f"no {name} yet", style="dim")]
+    return Panel(Group(*shown), title=title, title_align="left")
+
+
+def _headline(found: dict[str, Any]) -> Text:
+    customer = found.get("customer") or {}
+    who = " ".join(line(customer[k]) for k in ("name", "id", "email") if customer.get(k))
+    outcome = f", {found['outcome']}" if found.get("outcome") else ""
+    return Text(safe(f"{found['ticket_id']} · {found['status']}{outcome} · {who}"))
+
+
+def _conversation(turns: list[dict[str, Any]]) -> Iterable[RenderableType]:
+    for turn in turns:
+        customer = turn.get("role") == "customer"
+        speaker = "customer" if customer else safe(turn.get("author") or "agent")
+        yield Text(f"{speaker}  {moment(turn.get('at') or '')}", style="bold cyan" if customer else "bold green")
+        yield Text(safe(turn.get("content")) + "\n")
+
+
+def _summary(found: dict[str, Any]) -> str:
+    if not found.get("summary"):
+        return ""
+    return f"{found['summary']}\n(covers the first {found.get('summarized_upto', 0)} entries)"
+
+
+def _approvals(approvals: list[dict[str, Any]]) -> Table:
+    table = Table(title="approvals", title_justify="left", header_style="bold")
+    for heading in ("id", "status", "request", "by", "reason"):
+        table.add_column(heading, overflow="fold")
+    for approval in approvals:
+        table.add_row(*(Text(line(value)) for value in (
+            approval.get("id"), approval.get("status"), describe_request(approval.get("request") or {}),
+            approval.get("decided_by") or "-", approval.get("reason") or "-")))
+    return table
+
+
+def describe_request(request: dict[str, Any]) -> str:
+    """Return a refund request in a few words."""
+    inner = request.get("request") or request
+    invoice = inner.get("invoice_number") or inner.get("invoice_id") or "?"
+    return f"refund {money(inner.get('amount'))} of {safe(invoice)}: {line(inner.get('reason') or '')}"
+
+
+def _facts(found: dict[str, Any]) -> Text:
+    cost = found.get("cost_cny")
+    pending = found.get("pending_messages")
+    waiting = pending if isinstance(pending, int) else len(pending or [])
+    parts = [f"cost ¥{float(cost or 0):.4f}", f"{waiting} messages waiting", f"{found.get('checkpoints', 0)} checkpoints",
+             f"{len(found.get('tool_log') or [])} tool calls"]
+    return Text(" · ".join(parts), style="dim")
