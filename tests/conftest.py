@@ -18,7 +18,7 @@ PER_CHANNEL = ("WEBHOOK_SECRET_", "TURN_DEBOUNCE_", "REPLY_CALLBACK_")
 # Services that no session has the files of yet are left out until their owners commit them.
 pytest_plugins = [
     f"fixtures.{name}"
-    for name in ("postgres", "redis", "worker", "llm")
+    for name in ("postgres", "redis", "worker", "llm", "office")
     if (Path(__file__).parent / "fixtures" / f"{name}.py").exists()
 ]
 

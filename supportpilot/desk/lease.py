@@ -47,6 +47,7 @@ class Heartbeat:
         if self._thread is not None:
             self._thread.join(timeout=5)
             self._thread = None
+        self._close()
 
     def add(self, token: str) -> None:
         """Renew this token from now on, up to the turn's deadline; again for each further turn under it."""
@@ -85,7 +86,6 @@ class Heartbeat:
             except Transient:
                 log.exception("leases not renewed")
                 self._close()
-        self._close()
 
     def beat(self) -> None:
         """Renew all leases once. Raises Unavailable if the database is away."""
