@@ -24,6 +24,11 @@ def mentioned_ids(text: str) -> list[str]:
     return list(dict.fromkeys(_ID.findall(text)))
 
 
+def without_ids(text: str) -> str:
+    """Return a text without its article ids, for a look at its words."""
+    return _ID.sub("", text)
+
+
 def unknown_ids(text: str, hits: Hits) -> list[str]:
     """Return the ids in a text that no hit has."""
     known = {hit["article_id"] for hit in hits}

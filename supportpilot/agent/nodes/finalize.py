@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any, TypedDict
 
-from supportpilot.agent.citations import cited, render_links
+from supportpilot.agent.citations import cited, mentioned_ids, render_links, without_ids
 from supportpilot.agent.context import Conversation
 from supportpilot.agent.deps import Deps
 from supportpilot.agent.state import Turn
@@ -52,5 +52,5 @@ def _text(draft: str, followup: str) -> str:
     if not followup:
         return draft
     paragraphs = _PARAGRAPHS.split(draft)
-    kept = [text for text in paragraphs if "KB-" in text and not _ABOUT_MONEY.search(text)]
+    kept = [text for text in paragraphs if mentioned_ids(text) and not _ABOUT_MONEY.search(without_ids(text))]
     return "\n\n".join([followup, *kept])

@@ -1,0 +1,65 @@
+from __future__ import annotations
+
+import pytest
+from fakes import FakeLLM
+
+from supportpilot.memory.compress import estimate_tokens, maybe_compress, render_turns
+
+
+def turns(count, length=60):
+    return [{"role": ("customer", "agent")[i % 2], "content": f"第{i}条" + "字" * length} for i in range(count)]
+
+
+def test_the_folded_entries_and_the_last_summary_are_both_given_to_the_model():
+    llm = FakeLLM({}, texts={"summary": "- 新要点"})
+    summary, upto = maybe_compress(llm, turns(10), "- 旧要点", 2, budget=200, keep_last=4)
+    (asked,) = llm.asked("summary")
+    assert (summary, upto) == ("- 新要点", 6)
+    assert "- 旧要点" in asked
+    assert "第2条" in asked
+    assert "第5条" in asked
+    assert "第1条" not in asked
+    assert "第6条" not in asked
+
+
+@pytest.mark.parametrize("count", [0, 1, 4])
+def test_the_last_four_entries_stay_whatever_the_budget(count):
+    llm = FakeLLM({})
+    assert maybe_compress(llm, turns(count, 5000), "", 0, budget=1) == ("", 0)
+    assert llm.ledger.calls == 0
+
+
+def test_folding_again_without_new_entries_changes_nothing():
+    llm = FakeLLM({})
+    first = maybe_compress(llm, turns(10, 300), "", 0, budget=100)
+    assert maybe_compress(llm, turns(10, 300), *first, budget=100) == first
+    assert llm.ledger.calls == 1
+
+
+def test_a_model_that_says_nothing_loses_nothing():
+    llm = FakeLLM({}, texts={"summary": "  \n"})
+    assert maybe_compress(llm, turns(10), "- 旧", 0, budget=100) == ("- 旧", 0)
+
+
+def test_an_endless_summary_is_bounded():
+    llm = FakeLLM({}, texts={"summary": "长" * 50_000})
+    summary, _ = maybe_compress(llm, turns(10), "", 0, budget=100)
+    assert len(summary) == 1_000
+
+
+def test_an_english_conversation_gets_the_english_instructions():
+    llm = FakeLLM({}, texts={"summary": "- asks about the feed"})
+    english = [{"role": "customer", "content": "The feed fails again and again " * 5}] * 6
+    maybe_compress(llm, english, "", 0, budget=50)
+    assert "Customer: The feed" in llm.asked("summary")[0]
+
+
+def test_a_transcript_has_a_speaker_a_line():
+    assert render_turns([{"role": "customer", "content": "你好\n在吗"}, {"role": "agent", "content": "在"},
+                         {"role": "agent", "content": "我来", "author": "小\n林"}]) == \
+        "客户:你好\n  在吗\n客服:在\n客服(小 林):我来"
+
+
+@pytest.mark.parametrize(("text", "least"), [("20260901123456", 14), ("😀" * 10, 30), ("INV-2026-0042", 10), ("", 1)])
+def test_figures_and_emoji_are_not_underestimated(text, least):
+    assert estimate_tokens(text) >= least
