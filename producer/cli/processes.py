@@ -18,15 +18,15 @@ from producer.cli.keeper import keeper_command
 from supportpilot.config import Settings
 from supportpilot.errors import Misconfigured
 
-_WORKER = "celery -A worker.app worker -P threads -E --without-gossip --without-mingle"
+_WORKER = "celery -q -A worker.app worker -P threads -E --without-gossip --without-mingle"
 
 PROCESSES: dict[str, str] = {
     "web": "python -m producer.web",
     "worker": f'{_WORKER} -n worker@%h -c "$WORKER_CONCURRENCY" -Q approvals,tickets,delivery',
     "background": f"{_WORKER} -n background@%h -c 2 -Q background",
     "desk": f"{_WORKER} -n desk@%h -c 1 -Q desk",
-    "beat": 'celery -A worker.app beat -s "$DATA_DIR/beat-schedule" --pidfile=',
-    "flower": 'celery -A worker.app flower --address="$HOST" --port="$FLOWER_PORT" --persistent=True --db="$DATA_DIR/flower"',
+    "beat": 'celery -q -A worker.app beat -s "$DATA_DIR/beat-schedule" --pidfile=',
+    "flower": 'celery -A worker.app flower --logging=warning --address="$HOST" --port="$FLOWER_PORT" --persistent=True --db="$DATA_DIR/flower"',
 }
 
 KILL_SECONDS = 15   # above the keepers' grace, so that they finish first

@@ -51,7 +51,8 @@ class Stack:
 
     def start(self) -> None:
         """Start it; `wait_ready` says when it can be used."""
-        self.log.parent.mkdir(parents=True, exist_ok=True)
+        for folder in (self.data_dir, self.log.parent):
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         with self.log.open("wb") as out:
             self._process = subprocess.Popen(
                 [sys.executable, "-P", "-m", "producer.cli.up", *self._arguments], env=self._environment,

@@ -1,0 +1,29 @@
+"""What beat sends."""
+
+from __future__ import annotations
+
+import re
+
+from supportpilot.config import load_settings
+from worker.queues import ROUTES
+from worker.schedule import entries
+
+
+def test_beat_sweeps_every_sweep_seconds_and_looks_for_late_approvals_every_minute():
+    schedule = entries(load_settings(sweep_seconds=7))
+    assert {name: entry["schedule"] for name, entry in schedule.items()} == {"desk.sweep": 7, "desk.expire_approvals": 60}
+
+
+def test_beat_sends_only_tasks_that_have_a_queue():
+    assert {entry["task"] for entry in entries(load_settings()).values()} <= set(ROUTES)
+
+
+def test_ticks_that_nobody_took_do_not_pile_up():
+    for entry in entries(load_settings(sweep_seconds=5)).values():
+        assert entry["options"]["expires"] >= entry["schedule"]
+
+
+def test_no_module_but_the_configuration_by_name_knows_the_schedule():
+    source = __import__("worker.app", fromlist=["app"]).__file__
+    with open(source, encoding="utf-8") as file:
+        assert not re.search(r"^\s*(from|import) worker\.schedule", file.read(), re.MULTILINE)
