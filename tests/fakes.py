@@ -7,13 +7,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
-from typing import Any
+from typing import Any, TypeVar
 
 from supportpilot.agent.deps import Deps
 from supportpilot.config import Settings
 from supportpilot.errors import SupportPilotError
 from supportpilot.llm.client import ChatResult, ToolCall
 from supportpilot.types import Hit, current_scope
+
+T = TypeVar("T")
 
 DEFAULT_HITS = (
     Hit("KB-refund-002", "退款规则", "年付套餐七天内可申请退款,由同事审核。", 2.0),
@@ -71,7 +73,7 @@ class FakeLLM:
                                    for i, (name, arguments) in enumerate(self._tool_calls)])
         return ChatResult(self._texts[task])
 
-    def structured(self, messages: list[dict[str, Any]], schema: type[Any]) -> Any:
+    def structured(self, messages: list[dict[str, Any]], schema: type[T]) -> T:
         task = self._asked(messages)
         if task == "triage":
             return schema(**_next(self._triages))
@@ -96,7 +98,7 @@ class FakeLLM:
         return task
 
 
-def _next(answers: list[Any]) -> Any:
+def _next(answers: list[T]) -> T:
     return answers.pop(0) if len(answers) > 1 else answers[0]
 
 
@@ -172,7 +174,7 @@ class FakeClock:
         self.now += timedelta(**by)
 
 
-def make_deps(llm: FakeLLM, tools: FakeTools, *, hits: Sequence[Hit] = DEFAULT_HITS, **settings: Any) -> Deps:
+def make_deps(llm: FakeLLM, tools: FakeTools, *, hits: Sequence[Hit] = DEFAULT_HITS, **settings: object) -> Deps:
     """Build the graph's ports over fakes; further keywords are settings."""
     return Deps(
         llm=llm, small_llm=llm, retriever=FakeRetriever(hits), call_tool=tools.call_tool, escalate=tools.escalate,

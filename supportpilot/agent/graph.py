@@ -30,8 +30,9 @@ def build_graph(deps: Deps, checkpointer: BaseCheckpointSaver[Any] | None = None
     """
     graph = StateGraph(SupportState)
     for node in NODES:
-        # A node sees only what its first parameter declares.
-        graph.add_node(node.__name__, _around(node, deps), input_schema=get_type_hints(node)["state"])
+        # A node sees only what its first parameter declares (the overloads want that spelled out per node).
+        sees = get_type_hints(node)["state"]
+        graph.add_node(node.__name__, _around(node, deps), input_schema=sees)  # type: ignore[call-overload]
     graph.add_edge(START, "load_customer")
     graph.add_edge("load_customer", "prepare_context")
     graph.add_edge("prepare_context", "classify")
@@ -54,7 +55,7 @@ def _around(node: Node, deps: Deps) -> Callable[[dict[str, Any], RunnableConfig]
                 update = dict(node(state, deps))
             except ModelOutputUnusable as error:
                 update = {"handoff_reason": f"the model's output was unusable in {node.__name__}: {error}"}
-        update = plain({**update, "cost_cny": float(sum(scope.spent))})
+        update = {key: plain(value) for key, value in update.items()} | {"cost_cny": float(sum(scope.spent))}
         _emit(node.__name__, update)
         return update
 

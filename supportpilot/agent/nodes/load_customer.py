@@ -29,13 +29,10 @@ def load_customer(state: LoadIn, deps: Deps) -> LoadOut:
     customer = _customer(state["ticket"], deps)
     first = [] if state.get("turns") else _first_entry(state["ticket"], deps)
     turns = add_turns(state.get("turns") or [], first)
-    update: LoadOut = {
+    return {
         **fresh_turn(), "customer": customer, "profile": _profile(customer, deps),
-        "turn_id": _turn_id(state), "turn_messages": _turn_messages(state, turns),
+        "turn_id": _turn_id(state), "turn_messages": _turn_messages(state, turns), "turns": first,
     }
-    if first:
-        update["turns"] = first
-    return update
 
 
 def _customer(ticket: Ticket, deps: Deps) -> dict[str, Any] | None:
