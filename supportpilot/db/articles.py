@@ -55,10 +55,9 @@ def upsert_article(conn: Connection, article: Article, updated_at: datetime | No
 def search_terms(conn: Connection, query: list[str], lang: str, limit: int) -> list[Hit]:
     """Return the best piece of each of the `limit` best articles, best first.
 
-    Okapi BM25 (k1 1.2, b 0.75). Pieces in another language than `lang` count half. A piece must hold 15 % of the
-    query's weight, where a term that stands in no piece at all weighs as much as the rarest, and two of its terms
-    or one with a number in it (an error code), unless the query has only one: sharing a single everyday word with
-    the question is no answer to it.
+    Okapi BM25 (k1 1.2, b 0.75). Pieces in another language than `lang` count half. Sharing an everyday word with the
+    question is no answer to it, so a piece must hold an error code of the query, or else 15 % of the query's weight
+    (a term that stands in no piece weighs as much as the rarest) with two terms, a number, or the only term there is.
     """
     rows = conn.execute(
         """
@@ -76,7 +75,8 @@ def search_terms(conn: Connection, query: list[str], lang: str, limit: int) -> l
             FROM query q CROSS JOIN size LEFT JOIN found f ON f.term = q.term
             GROUP BY q.term, size.pieces
         ), scored AS (
-            SELECT f.article_id, f.position, count(*) AS matched, bool_or(f.term ~ '[0-9]{3}') AS code, sum(w.idf) AS held,
+            SELECT f.article_id, f.position, count(*) AS matched, bool_or(f.term ~ '^[a-z][0-9]{4}$') AS code,
+                   bool_or(f.term ~ '^[0-9]{3,}$') AS number, sum(w.idf) AS held,
                    sum(w.idf * f.times * 2.2 / (f.times + 1.2 * (0.25 + 0.75 * f.length / size.mean))) AS score
             FROM found f JOIN weight w ON w.term = f.term CROSS JOIN size
             GROUP BY f.article_id, f.position
@@ -86,8 +86,9 @@ def search_terms(conn: Connection, query: list[str], lang: str, limit: int) -> l
             FROM scored s
             JOIN kb.chunks c ON c.article_id = s.article_id AND c.position = s.position
             JOIN kb.articles a ON a.id = s.article_id
-            WHERE s.held >= 0.15 * (SELECT sum(idf) FROM weight)
-              AND (s.code OR s.matched >= least(2, (SELECT count(*) FROM query)))
+            WHERE s.code
+               OR (s.held >= 0.15 * (SELECT sum(idf) FROM weight)
+                   AND (s.number OR s.matched >= least(2, (SELECT count(*) FROM query))))
             ORDER BY a.id, s.score DESC, s.position
         )
         SELECT article_id, title, text, score, lang, url FROM best ORDER BY score DESC, article_id LIMIT %(limit)s

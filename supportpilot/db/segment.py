@@ -19,7 +19,7 @@ STOP_WORDS = frozenset(re.findall(
 CHUNK_CHARACTERS = 600
 
 _PIECE = re.compile(r"[a-z0-9]+|[\u3400-\u4dbf\u4e00-\u9fff]+")
-_SPLIT_CODE = re.compile(r"\b(e)[\s_-]?(\d{4})(?!\d)")
+_SPLIT_CODE = re.compile(r"(?<![a-z0-9])(e)[\s_-]?(\d{4})(?!\d)")
 _CODE = re.compile(r"[a-z]+(\d{3,})")
 _HEADING = re.compile(r"^#{1,6}\s+(.*?)\s*#*$")
 
