@@ -66,8 +66,9 @@ def _turn_id(state: LoadIn) -> str:
 
 
 def _turn_messages(state: LoadIn, turns: list[Turn]) -> list[str]:
-    """Return the ids given with this turn; ids that miss the newest entry are left over from the last one."""
-    given = state.get("turn_messages") or []
-    if turns and turns[-1].get("id") in given:
-        return given
+    """Return the ids given with this turn; if the customer has written after them they are left over from the last."""
+    given = set(state.get("turn_messages") or ())
+    last = max((i for i, turn in enumerate(turns) if turn.get("id") in given), default=-1)
+    if last >= 0 and not any(turn["role"] == "customer" for turn in turns[last + 1:]):
+        return [turn["id"] for turn in turns if turn.get("id") in given]
     return [turn["id"] for turn in trailing_customer_entries(turns)]

@@ -72,6 +72,11 @@ def test_leftover_message_ids_do_not_hide_a_new_message():
     assert update["turn_id"] not in ("", "t1")
 
 
+def test_an_automatic_entry_after_the_question_does_not_hide_it():
+    turns = [{"id": "M1", "role": "customer", "content": "a"}, {"id": "M2", "role": "agent", "content": "已离线"}]
+    assert load_customer(state(turns=turns), deps())["turn_messages"] == ["M1"]
+
+
 def test_an_unanswered_message_is_never_folded_whatever_the_budget():
     turns = [{"id": f"M{i}", "role": "customer", "content": f"第{i}条消息很长很长"} for i in range(8)]
     update = prepare_context(state(turns=turns, turn_messages=[f"M{i}" for i in range(2, 8)]),
