@@ -1,0 +1,140 @@
+"""What the offline rules know about the subject: a book-keeping service's matters in Chinese and English words.
+
+A concept is one matter under its many names. It votes for a category and lends its usual words to the search query,
+so that a question in other words than the article's still meets it.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Concept:
+    """One matter: the category it speaks for, how strongly, its usual words, and how people say it."""
+
+    category: str
+    weight: float
+    words: str
+    pattern: re.Pattern[str]
+
+
+def _c(category: str, weight: float, words: str, zh: str, en: str = "") -> Concept:
+    parts = [zh] if zh else []
+    if en:
+        parts.append(rf"(?<![a-z0-9])(?:{en})(?![a-z0-9])")
+    return Concept(category, weight, words, re.compile("|".join(parts)))
+
+
+CONCEPTS: dict[str, Concept] = {
+    # banks
+    "bank_sync": _c("technical", 2.5, "银行流水 同步 bank sync",
+                    r"流水|银行.{0,8}(?:同步|对接|连接|更新|拉取|抓取|导不|拉不|断|绑定)|(?:同步|对接|连接|拉取|绑定).{0,8}银行|(?:招行|招商|工行|建行|农行|中行|交行).{0,8}(?:同步|连|交易|记录)",
+                    r"bank\w*.{0,30}(?:sync\w*|feeds?|import\w*|connect\w*|links?|linked|transactions?|data|statements?)|(?:sync\w*|feeds?|connect\w*|transactions?|link\w*|statements?).{0,30}bank\w*|bank feeds?"),
+    "bank_auth": _c("technical", 2.0, "银行 授权 到期 重新授权 authorisation expired reauthorise",
+                    r"授权", r"(?:re-?)?authori[sz]\w*|consent|reconnect\w*|expired? connection"),
+    "bank_supported": _c("technical", 1.0, "支持 银行 supported banks",
+                         r"(?:支持|能接|可以接|对接).{0,6}(?:哪些|什么|哪几家|几家).{0,4}(?:银行|网银)|(?:哪些|什么|哪几家)银行|(?:支持|能接).{0,8}银行",
+                         r"(?:which|what) banks?|supported banks?|support.{0,15}bank"),
+    "bank_duplicate": _c("technical", 1.5, "重复 流水 去重 duplicate transactions",
+                         r"(?:流水|交易|记录).{0,8}(?:重复|多了|两遍|两条)|重复.{0,6}(?:流水|交易|记录)|去重",
+                         r"duplicated? (?:transactions?|entries|rows|lines|bank)|transactions?.{0,20}(?:twice|duplicate\w*)"),
+    "bank_missing": _c("technical", 1.2, "流水 缺失 遗漏 补 missing transactions",
+                       r"(?:流水|交易).{0,10}(?:少了|缺|漏|不全|没有)|(?:少了|缺|漏).{0,8}(?:流水|交易)",
+                       r"missing.{0,15}(?:transactions?|statements?)|transactions?.{0,15}missing"),
+    "reconcile": _c("technical", 1.8, "对账 勾对 匹配 余额 reconciliation",
+                    r"对账|勾对|对不上|余额.{0,6}(?:不一致|不符|不对)|核销", r"reconcil\w*|balance.{0,20}(?:differ\w*|mismatch|wrong|off)"),
+    # book-keeping
+    "report": _c("technical", 1.8, "报表 资产负债表 利润表 report",
+                 r"报表|资产负债表|利润表|现金流量表|损益", r"(?:financial )?reports?|balance sheet|profit and loss|p&l|cash flow statement"),
+    "closing": _c("technical", 1.8, "结账 反结账 期末 会计期间 closing period",
+                  r"结账|结帐|反结|期末|会计期间|结转|锁账|月结", r"clos(?:e|ing) (?:the )?(?:period|month|books|year)|re-?open.{0,12}(?:period|month)|month[- ]end|year[- ]end"),
+    "voucher": _c("technical", 1.6, "凭证 分录 断号 voucher", r"凭证|分录|断号|摘要模板|记账模板", r"vouchers?|journal entr\w+|postings?"),
+    "opening": _c("technical", 1.5, "期初 余额 建账 opening balance", r"期初|建账|初始化账|初始余额", r"opening balances?|set(?:ting)? up (?:the )?books"),
+    "chart": _c("technical", 1.4, "会计科目 科目 chart of accounts", r"科目|辅助核算", r"chart of accounts?|ledger accounts?"),
+    "currency": _c("technical", 1.6, "外币 汇率 多币种 currency exchange rate", r"外币|汇率|美元|多币种|币种|汇兑", r"(?:foreign |multi-?)currenc\w+|exchange rates?|fx"),
+    "tax": _c("technical", 1.6, "报税 申报 税 tax filing", r"报税|申报|纳税|增值税|所得税|税务|税额|个税|税率|小规模|一般纳税人", r"tax(?:es)? (?:filing|return|report|declaration)|fil(?:e|ing) (?:the )?(?:tax\w*|vat)|vat (?:return|rate)|declare"),
+    "asset": _c("technical", 1.5, "固定资产 折旧 depreciation", r"固定资产|折旧|摊销", r"fixed assets?|depreciat\w+"),
+    "payroll": _c("technical", 1.5, "工资 薪酬 payroll", r"工资|薪酬|薪资|社保|公积金", r"payroll|salar(?:y|ies)|wages?"),
+    "inventory": _c("technical", 1.5, "库存 进销存 inventory", r"库存|进销存|存货|仓库", r"inventory|stock"),
+    "expense": _c("technical", 1.5, "报销 费用单 expense claim", r"报销|费用单|差旅", r"expense (?:claim|report)s?|reimburse\w*"),
+    "import": _c("technical", 1.7, "导入 模板 Excel import",
+                 r"导入|迁移|搬过来|迁过来|从.{1,8}(?:转过来|换过来)|上传.{0,6}(?:excel|表格|csv)|模板.{0,6}(?:格式|错误)",
+                 r"imports?|importing|imported|migrat\w+|upload.{0,15}(?:csv|excel|spreadsheet|file)"),
+    "export": _c("technical", 1.7, "导出 下载 Excel export", r"导出|下载.{0,6}(?:数据|账|excel|报表)|导成", r"exports?|exporting|exported|download.{0,15}(?:data|ledger|report|excel|csv)"),
+    "backup": _c("technical", 1.5, "备份 恢复 数据 误删 backup restore", r"备份|恢复数据|误删|删错|找回.{0,6}(?:数据|凭证|账)|回收站|还原|手滑", r"back-?ups?|restore\w*|recover.{0,15}(?:data|deleted|books?)|deleted by (?:mistake|accident)|accidentally deleted|trash|recycle bin"),
+    "ocr": _c("technical", 1.7, "发票识别 扫描 票据 OCR", r"识别|扫描|拍照|扫票|票据.{0,4}(?:上传|录入)", r"ocr|scan\w*|recogni[sz]\w+|receipt (?:capture|photo)s?"),
+    "attachment": _c("technical", 1.3, "附件 上传 文件大小 attachment upload", r"附件|上传|文件.{0,6}(?:太大|大小|格式)", r"attachments?|upload\w*|file (?:size|type|too large)"),
+    "slow": _c("technical", 1.6, "加载慢 卡顿 打不开 白屏 浏览器 slow loading", r"很慢|太慢|卡顿|卡死|好卡|很卡|加载|白屏|打不开|转圈|闪退|崩溃|缓存|浏览器|刷不出", r"slow\w*|loading|blank page|white screen|freez\w+|crash\w*|browsers?|cache|laggy|hangs?"),
+    "mobile": _c("technical", 1.4, "手机 App 移动端 小程序 mobile app", r"手机(?:端|上|app|版)|移动端|小程序|安卓|苹果手机", r"mobile|phone app|android|iphone|ios|app"),
+    "outage": _c("technical", 1.5, "服务状态 故障 维护 status outage", r"宕机|故障|维护(?:时间|公告|窗口)?|服务状态|系统.{0,4}(?:挂|崩)|全都打不开", r"outage|downtime|maintenance|status page|is .{0,12}down"),
+    "multi_company": _c("technical", 1.3, "多账套 账套 多公司 company books", r"账套|帐套|多.{0,3}(?:公司|主体)|(?:两|几|多)家公司|第二家公司|子公司|切换公司", r"(?:multiple|several|second|another|two|switch) (?:compan(?:y|ies)|books|entit(?:y|ies))|company files?"),
+    "reminder": _c("technical", 0.8, "提醒 通知 到期提醒 reminder notification", r"提醒|通知|推送", r"remind\w*|notif\w+|alerts?"),
+    "still": _c("technical", 0.2, "仍然 失败 still", r"仍[然旧]?|还是(?:不|没|失败|报错|提示|一样|老样子)|依[旧然]|又(?:不行|失败|报错)|没(?:用|效果)|不管用", r"still|again|same (?:error|problem|issue)"),
+    "failure": _c("technical", 0.7, "失败 报错", r"失败|报错|错误码|错误代码|出错|不成功|异常", r"fail\w*|errors?|broken"),
+    # money
+    "refund": _c("refund", 3.2, "退款 退费 refund", r"退款|退钱|退费|退给我|退回来|退还|退回.{0,6}(?:钱|款|费)|把钱退|钱.{0,4}退|能退|可以退|要退|全额退|退不退|退一下|退掉", r"refund\w*|money back|reimburs\w+ me|pay me back"),
+    "refund_time": _c("refund", 0.6, "退款 到账 时间 refund how long", r"退.{0,12}(?:到账|多久|几天|什么时候|进度)|(?:到账|多久|几天|进度).{0,10}退", r"refund.{0,30}(?:long|arrive|status|when|days|take)|(?:when|how long).{0,30}refund"),
+    "refund_policy": _c("refund", 0.5, "退款 政策 规则 条件 refund policy", r"退.{0,4}(?:政策|规则|条件|规定|标准)|(?:几天|多久|无理由).{0,6}(?:内)?.{0,4}退", r"refund (?:policy|rules?|conditions?|terms?)|eligible.{0,20}refund|days.{0,20}refund"),
+    "double_charge": _c("billing", 2.4, "重复扣款 重复收费 扣了两次 duplicate charge", r"重复(?:扣|收|付|支付|缴)|(?:扣|收|付|刷)了?.{0,6}(?:两次|2次|两遍|二次|两笔|2笔|双份)|多(?:扣|收)|(?:两次|两笔|2笔)(?:扣|收|付)", r"(?:charged|billed|paid|debited|deducted).{0,20}(?:twice|two times|double)|duplicated? (?:charge|payment|bill)\w*|double[- ](?:charge|bill|payment)\w*|(?:twice|double).{0,20}(?:charge|bill|paid)\w*"),
+    "charge": _c("billing", 1.5, "扣款 扣费 账单 charge", r"扣款|扣费|扣了|收费|划扣|被扣|缴费", r"charg(?:e|ed|es|ing)|billed|debited"),
+    "bill": _c("billing", 1.6, "账单 费用 明细 bill", r"账单|帐单|费用明细|消费记录|缴费记录", r"bills?|billing|statement of charges"),
+    "pay_method": _c("billing", 1.7, "支付方式 付款 对公转账 信用卡 payment method", r"(?:支付|付款|扣款)(?:方式|账户|渠道)|换.{0,4}(?:卡|支付)|信用卡|对公|转账|汇款|支付宝|微信(?:支付|付)|绑卡|付款", r"payment methods?|credit card|pay by|bank transfer|wire transfer|alipay|wechat pay|(?:change|update|replace|new).{0,12}card|\bpay"),
+    "pay_failed": _c("billing", 2.0, "支付失败 扣款失败 逾期 payment failed past due", r"(?:支付|付款|扣款|扣费|续费|付不).{0,6}(?:失败|不了|不成功|不出去|不上)|付不了|逾期|欠费|宽限|停用|被停", r"payment.{0,20}(?:fail\w*|declin\w*|reject\w*)|card.{0,12}declin\w*|past due|overdue|grace period|suspend\w*"),
+    "renewal": _c("plan_change", 1.4, "续费 自动续费 续订 renewal", r"续费|续订|自动扣|自动续|续期", r"renew\w*|auto-?renew\w*|recurring"),
+    "price": _c("billing", 1.2, "价格 收费标准 套餐 price plans", r"价格|多少钱|收费标准|报价|费用是|怎么收费|贵", r"pric\w+|how much|costs?|fees?"),
+    "discount": _c("billing", 1.4, "优惠 折扣 优惠券 discount coupon", r"优惠|折扣|打折|促销|代金券|满减|教育价|公益", r"discounts?|coupons?|promo\w*|vouchers? code|non-?profit"),
+    "contract": _c("billing", 1.3, "合同 采购 盖章 contract", r"合同|盖章|采购流程|框架协议", r"contracts?|purchase order|agreement"),
+    # invoices (the customer's own fapiao)
+    "invoice": _c("invoice", 2.2, "发票 开票 invoice", r"发票|开票|开具|专票|普票|电子票|数电票|税票", r"invoic\w*|fapiao|vat receipt|tax receipt|receipts?"),
+    "invoice_title": _c("invoice", 1.8, "发票抬头 税号 修改 开票信息 invoice title tax id", r"抬头|税号|开票(?:信息|资料)|公司名.{0,6}(?:写错|错|改)|纳税人识别号", r"(?:invoice|company|billing) (?:title|name|details|header)|tax (?:id|number)|vat (?:id|number)|(?:title|name|header)\b.{0,15}(?:on|of).{0,12}invoice"),
+    "invoice_red": _c("invoice", 1.6, "红冲 作废 重开 发票 红字 reissue invoice", r"红冲|红字|冲红|作废|重开|重新开|换开", r"re-?issu\w*|credit notes?|void|cancel.{0,12}invoice|correct.{0,15}invoice|new invoice"),
+    "invoice_when": _c("invoice", 0.8, "发票 没收到 邮箱 多久 下载 invoice not received", r"(?:发票|票).{0,10}(?:没收到|收不到|没到|多久|什么时候|几天|寄|下载|发送)|(?:没收到|收不到|下载|寄).{0,8}(?:发票|票)", r"invoice.{0,25}(?:receive\w*|arrive\w*|download\w*|email\w*|sent)|(?:receive\w*|download|get|find).{0,20}invoice"),
+    "invoice_special": _c("invoice", 0.9, "增值税专用发票 专票 资质 special VAT invoice", r"专票|专用发票|增值税发票", r"special (?:vat )?invoice|vat invoice|special fapiao"),
+    # account
+    "password": _c("account", 2.2, "密码 重置 忘记密码 password reset", r"密码", r"passwords?|passcode"),
+    "login": _c("account", 2.0, "登录 登不上 锁定 login locked", r"登录|登陆|登不|进不去|登入|账号.{0,4}(?:锁|冻结|封)|被锁|锁定|解锁", r"log ?in|logg(?:ed|ing) (?:in|out)|sign(?:ing)? ?in|locked|lock(?:ed)? out|unlock"),
+    "two_factor": _c("account", 2.0, "两步验证 验证码 动态口令 two-factor", r"两步|二次验证|双重|双因素|验证码|动态(?:码|口令)|身份验证器|短信.{0,4}(?:收不到|没收到)|换.{0,2}手机.{0,10}验证", r"two[- ](?:factor|step)|2fa|mfa|otp|verification codes?|authenticator|sms code"),
+    "member": _c("account", 1.8, "成员 邀请 添加 同事 席位 member invite", r"成员|邀请|加.{0,4}(?:同事|会计|员工|人|用户)|新同事|离职|子账号|移除|席位|坐席|账号数|用户数|座位", r"members?|invit\w+|team ?mates?|colleagues?|(?:add|remove|new).{0,10}(?:users?|people|person|accountants?|staff|employees?|seats?)|seats?"),
+    "role": _c("account", 1.8, "权限 角色 管理员 permission role", r"权限|角色|管理员|只读|看不到.{0,6}菜单|所有者|转让|超管", r"permissions?|roles?|admin\w*|read-?only|owner\w*|access rights?"),
+    "contact_change": _c("account", 1.8, "更换 修改 登录邮箱 手机号 绑定 change email phone", r"(?:换|改|修改|更换|变更|解绑|绑定).{0,6}(?:邮箱|手机|电话|号码)|(?:邮箱|手机号|手机|电话).{0,8}(?:换|改|更换|变更|解绑|停用|不用了)", r"(?:change|update|switch|new).{0,20}(?:e-?mail|phone|mobile number)|(?:e-?mail|phone).{0,15}(?:changed?|updated?)"),
+    "delete_account": _c("account", 2.2, "注销 账号 删除 数据 delete account", r"注销|销户|删除.{0,4}(?:账号|帐号|账户|公司|所有数据|我的数据)|彻底删", r"(?:delete|close|erase|deactivate|remove).{0,20}(?:accounts?|(?:my|our|all|personal) data)"),
+    "sso": _c("account", 1.8, "单点登录 SSO 企业微信 钉钉", r"单点登录|企业微信|钉钉|飞书", r"sso|single sign[- ]on|saml|wecom|dingtalk|lark"),
+    "security": _c("account", 1.6, "数据安全 加密 安全 登录记录 data security", r"数据.{0,6}安全|加密|安全性|等保|隐私|登录(?:记录|日志|设备)|存在哪|存放在|操作日志|审计日志|(?:异地|陌生|异常).{0,4}(?:登录|设备)|安全吗", r"secur\w+|encrypt\w*|privacy|gdpr|iso ?27001|audit (?:log|trail)|where.{0,20}(?:data|stored)|(?:login|sign-?in) (?:history|activity|record)s?|unknown device"),
+    # plans
+    "upgrade": _c("plan_change", 2.3, "升级 套餐 补差价 upgrade plan", r"升级|升到|升为|补差价|换成.{0,6}(?:专业|企业|高级)版", r"upgrad\w*|move up|higher plan|bigger plan"),
+    "downgrade": _c("plan_change", 2.3, "降级 套餐 downgrade plan", r"降级|降到|降为|降套餐|换.{0,4}(?:便宜|低)", r"downgrad\w*|cheaper plan|lower plan|smaller plan"),
+    "cancel": _c("plan_change", 2.3, "取消订阅 退订 停止 cancel subscription", r"取消.{0,6}(?:订阅|套餐|服务|续费|续订)|退订|(?:不想|不再|不打算|停止|不)(?:续费|续订|续了|用了|使用)|(?:关|关闭|关掉).{0,4}(?:自动)?续费|终止", r"cancel\w*|unsubscrib\w*|stop (?:the |my |our )?(?:subscription|plan|renew\w*)|terminate"),
+    "plan": _c("plan_change", 1.3, "套餐 版本 订阅 plan subscription", r"套餐|订阅|(?:基础|标准|专业|企业|高级|旗舰|免费|入门)版|版本.{0,4}(?:区别|不同|对比)", r"plans?|subscriptions?|(?:basic|standard|pro|professional|enterprise|starter|free) (?:plan|edition|tier|version)|tiers?"),
+    "cycle": _c("plan_change", 1.8, "年付 月付 付费周期 切换 billing cycle", r"(?:月付|年付|季付|按月|按年|包年|包月)", r"(?:monthly|yearly|annual(?:ly)?)|billing cycle|per (?:month|year)"),
+    "trial": _c("plan_change", 1.6, "试用 延期 试用期 trial", r"试用|体验版|免费用", r"trials?|try (?:it )?(?:for )?free"),
+    "seats": _c("plan_change", 1.3, "席位 增加 用户数 seats", r"(?:加|增加|减少|买|多).{0,6}(?:席位|坐席|座位|用户数|账号数|人数)|席位", r"(?:add|more|extra|reduce|fewer|buy|additional).{0,8}(?:seats?|licen[cs]es?)|seats?"),
+    # api
+    "api": _c("api", 2.6, "API 接口 开放平台", r"接口|开放平台|开发文档|开发者", r"apis?|endpoints?|sdk|developers?|integrat\w+"),
+    "api_key": _c("api", 2.4, "API 密钥 令牌 重新生成 api key token", r"密钥|令牌", r"(?:api|access|secret)[ -]?(?:keys?|tokens?)|appkey|tokens?|bearer|client secret|credentials?|keys?"),
+    "webhook": _c("api", 2.8, "webhook 回调 推送 签名", r"回调|验签|事件推送", r"webhooks?|call-?backs?|event (?:push|notification)s?|signature"),
+    "rate_limit": _c("api", 2.4, "限流 频率 429 请求次数 rate limit", r"限流|限频|频率限制|调用(?:次数|频率|上限|太频繁)|请求.{0,6}(?:太多|过多|频繁|上限)|(?<!\d)429(?!\d)|每(?:分钟|秒).{0,6}(?:多少|几).{0,3}次", r"rate.?limit\w*|too many requests|throttl\w*|429|qps|quota|requests? per (?:minute|second|hour)"),
+    "api_auth": _c("api", 1.6, "API 401 403 鉴权 认证 unauthorized", r"(?<!\d)40[13](?!\d)|鉴权", r"401|403|unauthori[sz]ed|forbidden|oauth"),
+    "sandbox": _c("api", 2.0, "沙箱 测试环境 sandbox", r"沙箱|沙盒|测试环境", r"sandbox|test environment|staging"),
+    # about us
+    "hours": _c("other", 1.5, "客服 工作时间 联系方式 service hours", r"(?:客服|人工|上班|工作|服务).{0,4}时间|几点.{0,4}(?:上班|下班)|联系(?:方式|电话)|周末.{0,6}(?:有人|上班|客服)|节假日", r"(?:support|office|business|opening|working) hours|contact (?:you|support|number)|phone number of"),
+    "training": _c("other", 1.2, "培训 教程 视频 新手 training", r"培训|教程|视频|新手|入门|上手", r"training|tutorials?|webinars?|getting started|onboarding"),
+    "partner": _c("other", 1.2, "代理 合作 渠道 代账 partner", r"代理商|合作|加盟|渠道|代账公司", r"partners?\w*|reseller|affiliate"),
+}
+
+ERROR_CODE = re.compile(r"(?<![A-Za-z0-9])[A-Za-z]{1,4}-?\d{3,5}(?![A-Za-z0-9-])")
+INVOICE_NUMBER = re.compile(r"(?<![A-Za-z0-9-])[A-Za-z]{2,6}-?\d[\d-]{3,}\d(?![A-Za-z0-9])")
+CITATION = re.compile(r"\[(KB-[A-Za-z0-9-]+)\]")
+AMOUNT = re.compile(r"(?:[¥¥$]\s?\d[\d,]*(?:\.\d+)?)|(?<![\d.A-Za-z-])\d[\d,]*(?:\.\d+)?\s?(?:元|块|人民币|cny|rmb|yuan|usd|美元|dollars?)", re.IGNORECASE)
+
+
+def concepts_in(text: str) -> set[str]:
+    """Return the names of the concepts that a normalised text speaks of."""
+    return {name for name, concept in CONCEPTS.items() if concept.pattern.search(text)}
+
+
+def error_codes(text: str) -> list[str]:
+    """Return the error codes of a text, such as E3001, in order, each once; ticket and invoice numbers are longer."""
+    found = [code.upper() for code in ERROR_CODE.findall(text)]
+    return list(dict.fromkeys(code for code in found if not code.startswith(("KB", "INV", "FY", "C", "T", "A", "M", "R", "Q"))))

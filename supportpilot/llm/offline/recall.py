@@ -1,0 +1,132 @@
+"""What a reply may say about earlier: this conversation, its summary, and the customer's profile. Pure."""
+
+from __future__ import annotations
+
+import re
+
+from supportpilot.llm.offline.lexicon import AMOUNT, CITATION, INVOICE_NUMBER, concepts_in, error_codes
+from supportpilot.llm.offline.text import clip, conversation, normal, sentences
+
+NUMBERS = {"一": 1, "二": 2, "两": 2, "三": 3, "四": 4, "五": 5, "六": 6, "七": 7, "八": 8, "九": 9, "十": 10,
+           "once": 1, "twice": 2, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7, "eight": 8, "nine": 9}
+COUNT = re.compile(r"(\d{1,3}|[一二两三四五六七八九十])\s?次|(\d{1,3}|two|three|four|five|six|seven|eight|nine) times|(?<![a-z])(once|twice)", re.IGNORECASE)
+LINK = re.compile(r"\[([^\]]*)\]\([^)]*\)")
+REMIND = re.compile(r"提醒|remind", re.IGNORECASE)
+
+ASKS_WHERE = re.compile(
+    r"(?:说|聊|讲|谈|进行|处理)到(?:哪|什么)|(?:刚才|之前|前面|上次|上面|上一次|第.轮|昨天|前天|先前).{0,6}(?:说|聊|讲|答应|答复|承诺|提(?:过|到|的|了)|问(?:过|的|了)|告诉)|答应(?:过|了)|承诺(?:过|了)?|说好|说会|回顾|总结一下|还记得|到哪一步|进展"
+    r"|where (?:were|are|did) we|what (?:did|have) (?:we|you|i) (?:say|said|tell|told|promise\w*|discuss\w*|mention\w*|talk\w*)|you (?:said|promised|told|mentioned)|as (?:i|we) (?:said|mentioned)|i (?:said|mentioned|told you) (?:earlier|before)|recap|remind me (?:what|where)|earlier you|summar\w+",
+)
+ASKS_DETAIL = re.compile(r"账单号|帐单号|编号|单号|号码|金额|多少钱|报错码|错误码|哪天|几号|日期|(?:invoice|bill|order) (?:number|no)|amount|error code|which (?:invoice|date|day)")
+PROMISE = re.compile(r"(?:会|将|可以|答应|承诺|保证).{0,16}(?:回复|联系|处理|提醒|通知|跟进|退|反馈|答复|解决|安排|到账)|(?:\d+|[一两二三四五六七八九十]+)\s?(?:个)?(?:工作日|小时|天|日|分钟)(?:之?内|后)|promise|we(?:'ll| will)|within \d+|i(?:'ll| will)", re.IGNORECASE)
+
+
+def asks_for_recap(newest: str) -> bool:
+    """Say whether a normalised message refers to what was said before."""
+    return bool(ASKS_WHERE.search(newest))
+
+
+def recap(sections: dict[str, str], lang: str) -> str:
+    """Return what was said, from the recent entries and the summary; honest if there is nothing."""
+    newest = normal(sections.get("newest", ""))
+    before = "\n".join(sections.get(name, "") for name in ("facts", "summary", "recent"))
+    if detail := _detail(newest, before, lang):
+        return detail
+    parts = [_summary(sections.get("summary", ""), lang), _last_words(sections.get("recent", ""), lang)]
+    if re.search(r"答应|承诺|说会|说好|promise|you said|you told", newest):
+        parts.insert(0, _promises(sections, lang))
+    said = " ".join(p for p in parts if p) if lang == "en" else "".join(p for p in parts if p)
+    if said:
+        return said
+    return ("我这里没有看到之前的对话内容,请您再说一下具体情况。" if lang == "zh"
+            else "I cannot see anything earlier in this conversation; could you please tell me again?")
+
+
+def repeats(sections: dict[str, str], about: str, lang: str) -> str:
+    """Return what the profile says about the same matter coming back, or nothing; `about` is the matter's text."""
+    profile = sections.get("profile", "")
+    matter = normal(f"{sections.get('newest', '')}\n{about}")
+    parts = []
+    for sentence in sentences(profile):
+        count = _count(sentence)
+        codes = error_codes(sentence)
+        same = set(codes) & set(error_codes(matter)) if codes else concepts_in(normal(sentence)) & concepts_in(matter)
+        if count and same:
+            what = codes[0] if codes else ("这类问题" if lang == "zh" else "this matter")
+            parts.append(_again(what, count, lang))
+            break
+    if REMIND.search(profile) and {"bank_sync", "bank_auth", "reminder"} & concepts_in(matter):
+        parts.append("您希望到期前收到提醒的需求,我们已经记录。" if lang == "zh"
+                     else "Your wish for a reminder before the expiry is noted.")
+    return ("" if lang == "zh" else " ").join(parts)
+
+
+def plain(text: str) -> str:
+    """Return an earlier reply without links and citations."""
+    return CITATION.sub("", LINK.sub(r"\1", text)).strip()
+
+
+def _again(what: str, count: int, lang: str) -> str:
+    if lang == "zh":
+        return f"记录显示 {what} 此前已出现过 {count} 次,这是第 {count + 1} 次,就不从头排查了。"
+    times = {1: "once", 2: "twice"}.get(count, f"{count} times")
+    return f"Our records show that you have had {what} {times} before (so this is number {count + 1}); no need to start from scratch."
+
+
+def _count(sentence: str) -> int:
+    found = COUNT.search(sentence)
+    if found is None:
+        return 0
+    word = next(g for g in found.groups() if g).lower()
+    return int(word) if word.isdigit() else NUMBERS.get(word, 0)
+
+
+def _detail(newest: str, before: str, lang: str) -> str:
+    """Answer a question for one figure that was named before; ask again if it is not in sight."""
+    asked = ASKS_DETAIL.search(newest)
+    if asked is None or INVOICE_NUMBER.search(newest):
+        return ""
+    if re.search(r"金额|多少钱|amount", asked.group()):
+        found = AMOUNT.findall(before)
+    elif re.search(r"报错码|错误码|code", asked.group()):
+        found = error_codes(before)
+    else:
+        found = INVOICE_NUMBER.findall(before)
+    if found:
+        shown = "、".join(dict.fromkeys(found)) if lang == "zh" else ", ".join(dict.fromkeys(found))
+        return f"之前的对话里提到的是:{shown}。" if lang == "zh" else f"What was mentioned earlier: {shown}."
+    return ("我这里看不到您之前提到的这个信息,为避免弄错,请您再发一次。" if lang == "zh"
+            else "I cannot see that detail from earlier; to avoid a mistake, could you please send it again?")
+
+
+def _summary(summary: str, lang: str) -> str:
+    lines = [plain(line.strip().removeprefix("- ").strip()) for line in summary.splitlines() if line.strip()]
+    if not lines:
+        return ""
+    joined = clip(";".join(lines), 140)
+    return f"之前的要点:{joined}。" if lang == "zh" else f"The main points so far: {joined}."
+
+
+def _last_words(recent: str, lang: str) -> str:
+    lines = conversation(recent)
+    asked = next((line.text for line in reversed(lines) if line.customer), "")
+    answered = next((line.text for line in reversed(lines) if not line.customer), "")
+    parts = []
+    if asked:
+        parts.append(f"刚才您说的是“{clip(asked, 60)}”" if lang == "zh" else f'You last wrote: "{clip(asked, 90)}"')
+    if answered:
+        shown = clip(plain(answered), 110 if lang == "zh" else 160)
+        parts.append(f"我们的答复是“{shown}”" if lang == "zh" else f'and we answered: "{shown}"')
+    if not parts:
+        return ""
+    return ",".join(parts) + "。" if lang == "zh" else " ".join(parts) + "."
+
+
+def _promises(sections: dict[str, str], lang: str) -> str:
+    said = [line.text for line in conversation(sections.get("recent", "")) if not line.customer]
+    places = [sections.get("facts", ""), sections.get("summary", ""), *said]
+    found = [plain(s) for place in places for s in sentences(place) if PROMISE.search(s)]
+    if not found:
+        return ""
+    shown = clip(";".join(s.removeprefix("- ").strip() for s in found[-2:]), 120)
+    return f"我们之前说过:{shown}。" if lang == "zh" else f"What we said before: {shown}."
