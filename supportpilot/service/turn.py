@@ -10,6 +10,7 @@ import logging
 from dataclasses import dataclass
 from typing import Any
 
+from langchain_core.runnables import RunnableConfig
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.types import Command, Interrupt, StateSnapshot
 
@@ -124,7 +125,7 @@ def _run(rt: Runtime, work: Work) -> tuple[str, Work | None]:
         return _fail(rt, work, error), None
 
 
-def config_of(work: Work) -> dict[str, Any]:
+def config_of(work: Work) -> RunnableConfig:
     """Return the graph's config; keys that start with two underscores are not stored with the checkpoint."""
     return {"configurable": {"thread_id": work.ticket_id, "turn_id": work.turn.turn_id, "__lease_token": work.token}}
 
@@ -162,7 +163,7 @@ def advance(rt: Runtime, work: Work) -> Parked | Finished:
             return Finished(state.values)
 
 
-def _invoke(rt: Runtime, what: SupportState | Command[Any] | None, config: dict[str, Any]) -> None:
+def _invoke(rt: Runtime, what: SupportState | Command[Any] | None, config: RunnableConfig) -> None:
     with translated():
         rt.graph.invoke(what, config, durability="sync")
 
