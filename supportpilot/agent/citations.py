@@ -12,8 +12,12 @@ from typing import Any
 from urllib.parse import quote
 
 _ID = re.compile(r"KB-[A-Za-z0-9]+(?:[-_][A-Za-z0-9]+)*")
-_CITATION = re.compile(r"[\[【]\s*(KB-[A-Za-z0-9_-]+(?:\s*[,,、;;]?\s*KB-[A-Za-z0-9_-]+)*)\s*[\]】]")
-_URL = re.compile(r"""https?://[^\s<>"'()\[\]【】()《》,。;!?、]+""", re.IGNORECASE)
+# Full-width marks stand as escapes: they are easily taken for, and turned into, their ASCII twins.
+_CITATION = re.compile(
+    r"[\[\u3010\uff3b]\s*(KB-[A-Za-z0-9_-]+(?:\s*[,;\uff0c\uff1b\u3001]?\s*KB-[A-Za-z0-9_-]+)*)\s*[\]\u3011\uff3d]")
+_URL = re.compile(
+    r"https?://[^\s<>\"'()\[\],;!?\u3002\u3001\u3010\u3011\u300a\u300b\u201c\u201d\uff08\uff09\uff0c\uff1b\uff01\uff1f\uff1a]+",
+    re.IGNORECASE)
 _URL_KEPT = "/:?#@!$&*+,;=%~"
 
 Hits = Sequence[Mapping[str, Any]]

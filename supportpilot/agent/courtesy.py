@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 MAX_CHARS = 40
+FULL_WIDTH_QUESTION = "\uff1f"
 _THANKS = re.compile(
     r"(?:非常|十分|多|太)?(?:谢谢|感谢|多谢|谢了|谢啦)(?:你|您|你们|您们|啦|了|哦|哈)*|thank\s*(?:you|u)|thanks|thx|ty\b",
     re.IGNORECASE)
@@ -17,7 +18,7 @@ _AROUND = re.compile(
 
 def is_bare_thanks(text: str) -> bool:
     """Tell whether a text is thanks and nothing else; a doubt means no."""
-    if len(text) > MAX_CHARS or "?" in text or "?" in text:
+    if len(text) > MAX_CHARS or _asks(text):
         return False
     rest, count = _THANKS.subn(" ", text)
     return count > 0 and not _AROUND.sub("", rest)
@@ -25,4 +26,8 @@ def is_bare_thanks(text: str) -> bool:
 
 def ends_with_question(text: str) -> bool:
     """Tell whether a text asks something at its end, so that even "好的,谢谢" answers it."""
-    return any(mark in text.strip()[-60:] for mark in "??")
+    return _asks(text.strip()[-60:])
+
+
+def _asks(text: str) -> bool:
+    return "?" in text or FULL_WIDTH_QUESTION in text

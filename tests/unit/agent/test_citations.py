@@ -23,7 +23,8 @@ def test_the_articles_own_address_goes_first_and_the_delivery_can_read_the_link(
     assert (found.id, found.title, found.url) == ("KB-api-1", "Keys [v2]", "https://docs.example.com/api%20%281%29")
 
 
-@pytest.mark.parametrize("text", ["[KB-bank-001, KB-api-1]", "【KB-bank-001、KB-api-1】", "[KB-bank-001][KB-api-1]"])
+@pytest.mark.parametrize("text", ["[KB-bank-001, KB-api-1]", "【KB-bank-001、KB-api-1】", "[KB-bank-001][KB-api-1]",
+                                  "\uff3bKB-bank-001\uff0cKB-api-1\uff3d"])
 def test_several_citations_are_all_linked(text):
     assert [found.id for found in citations_in(render_links(text, HITS, PUBLIC))] == ["KB-bank-001", "KB-api-1"]
 
@@ -35,8 +36,12 @@ def test_an_invented_article_is_named():
 
 
 def test_only_links_of_ours_and_of_the_articles_pass():
-    text = "https://evil.example.net/pay 或 https://bank.example.com/help,或 https://help.example.com/kb/KB-api-1。"
+    text = "https://evil.example.net/pay 或 https://bank.example.com/help\uff0c或 https://help.example.com/kb/KB-api-1。"
     assert foreign_links(text, HITS, PUBLIC) == ["https://evil.example.net/pay"]
+
+
+def test_a_link_with_parameters_is_seen_whole():
+    assert foreign_links("https://evil.example.net/a?b=1", HITS, PUBLIC) != []
 
 
 def test_a_lookalike_of_our_address_is_foreign():
