@@ -6,6 +6,7 @@ import base64
 import os
 import secrets
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -24,6 +25,7 @@ from producer.cli.demo_world import Ran, World
 from producer.cli.stack import Stack
 from supportpilot.config import Settings, load_settings
 from supportpilot.db.pool import Database
+from supportpilot.errors import SupportPilotError
 
 COMMAND_SECONDS = 60.0
 # What the shell has configured is for the real thing; so are settings of the programs that run below the demo.
@@ -37,16 +39,24 @@ def demo() -> None:
     view = View()
     folder = Path(tempfile.mkdtemp(prefix="supportpilot-demo-"))
     view.tell(f"Own Postgres, Redis, offline model, web server and workers, on free ports, in {folder}")
-    code = 1
+    signal.signal(signal.SIGTERM, _as_ctrl_c)
+    failed = False
     try:
-        code = run(folder / "data", view)
+        failed = run(folder / "data", view) != 0
+    except SupportPilotError:
+        failed = True
+        raise
     finally:
-        if code == 0:
-            shutil.rmtree(folder, ignore_errors=True)
+        if failed:
+            view.tell(f"what was left behind for you to look into: {folder / 'data' / 'logs'}")
         else:
-            view.tell(f"what was left behind for you to look into: {folder}/data/logs")
-    if code:
-        raise typer.Exit(code)
+            shutil.rmtree(folder, ignore_errors=True)
+    if failed:
+        raise typer.Exit(1)
+
+
+def _as_ctrl_c(_signal: int, _frame: object) -> None:
+    raise KeyboardInterrupt
 
 
 def run(data_dir: Path, view: View) -> int:

@@ -22,6 +22,7 @@ SECOND = "重新授权之后，断开那几天的流水会自动补上吗？"
 THIRD = "明白了。那招商银行这次授权以后大概多久会再过期？"
 DUPLICATE = "你好，我 11 月的账单被重复扣了一次款，重复的那笔是 INV-202611-0044，请帮我退款。"
 MEANWHILE = "补充一下：另外想问问，开好的电子发票在哪里下载？"
+LONGER_THAN_A_TURN = 2.0
 # The failures a step may meet; anything else is a bug and ends the demo as one.
 TROUBLE = (StepFailed, SupportPilotError, httpx.HTTPError, OSError, LookupError, ValueError)
 
@@ -161,7 +162,7 @@ def held_message_answered(world: World, view: View) -> None:
 
 def bad_webhooks(world: World, view: View) -> None:
     """The same webhook again changes nothing; one without a signature is not even read."""
-    before, replies = world.messages(), len(world.callback.received(world.ticket[WU]))
+    before, sent = world.messages(), world.show(WU)["outbox"]
     again = world.post(world.last[WU])
     require(again.status_code == httpx.codes.OK, f"the duplicate got {again.status_code}")
     require(again.json()["duplicate"] is True, "the duplicate was not recognised")
@@ -169,7 +170,8 @@ def bad_webhooks(world: World, view: View) -> None:
     unsigned = world.post({**world.last[WU], "message_id": "forged"}, signed=False)
     require(unsigned.status_code == httpx.codes.UNAUTHORIZED, f"the unsigned request got {unsigned.status_code}")
     require(world.messages() == before, "a refused message was stored")
-    require(len(world.callback.received(world.ticket[WU])) == replies, "the duplicate was answered again")
+    time.sleep(LONGER_THAN_A_TURN)
+    require([r["id"] for r in world.show(WU)["outbox"]] == [r["id"] for r in sent], "the duplicate was answered again")
     view.proved("without a signature: 401; nothing was stored, nobody was answered twice")
 
 

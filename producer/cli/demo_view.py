@@ -27,7 +27,7 @@ class View:
 
     def tell(self, text: str) -> None:
         """Say what happens."""
-        self._screen.print(Text(safe(text)))
+        self._screen.print(Text(safe(text)), soft_wrap=True)
 
     def proved(self, text: str) -> None:
         """Say what was checked and found true."""
