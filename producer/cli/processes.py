@@ -10,9 +10,11 @@ import socket
 import sys
 import sysconfig
 from pathlib import Path
+from typing import Any
 
 import honcho.manager
 from honcho.manager import Manager
+from honcho.process import Process
 
 from producer.cli.keeper import keeper_command
 from supportpilot.config import Settings
@@ -34,8 +36,30 @@ NEXT_PORTS = 50
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
+class DrainedProcess(Process):  # type: ignore[misc] # honcho has no types
+    """honcho's reader of one process' output; it goes on reading, but tells nobody, once `up` was killed.
+
+    The stock one would wait for ever for somebody to read what it wants to tell.
+    """
+
+    def run(self, events: Any = None, ignore_signals: bool = False) -> None:  # noqa: ANN401 -- multiprocessing's queue
+        """Read until the process ends."""
+        self._up = os.getppid()
+        super().run(events, ignore_signals)
+        if os.getppid() != self._up:
+            events.cancel_join_thread()
+
+    def _send_message(self, data: object, type: str = "line") -> None:
+        if os.getppid() == self._up:
+            super()._send_message(data, type)
+
+
 class ProcessManager(Manager):  # type: ignore[misc] # honcho has no types
     """honcho's manager, deaf to Ctrl-C until all its processes have reported (it would trip over the others)."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._process_ctor = DrainedProcess
 
     def _start(self) -> None:
         signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)

@@ -75,12 +75,12 @@ class Stack:
         return self.found()
 
     def found(self) -> dict[str, Any]:
-        """Return the contents of `run.json`; {} before it is written."""
+        """Return the contents of `run.json`; {} before this `up` has written it."""
         try:
-            values = json.loads((self.data_dir / "run.json").read_text(encoding="utf-8"))
+            values = dict(json.loads((self.data_dir / "run.json").read_text(encoding="utf-8")))
         except FileNotFoundError:
             return {}
-        return dict(values)
+        return values if self._process and values["pid"] == self._process.pid else {}
 
     def settings(self) -> Settings:
         """Return the settings of the running system, for code that talks to it directly."""
@@ -95,7 +95,7 @@ class Stack:
         return read_pid(self.data_dir / "pids" / f"{name}.pid")
 
     def kill(self, name: str) -> int:
-        """Kill a process with SIGKILL and return its old pid; its keeper starts it again.
+        """Kill a process with SIGKILL and return its old pid once it is gone; its keeper starts it again.
 
         Raises:
             Misconfigured: it does not run.
@@ -104,6 +104,8 @@ class Stack:
         if pid is None:
             raise Misconfigured(f"{name} does not run")
         os.kill(pid, signal.SIGKILL)
+        while self.pid(name) == pid:
+            time.sleep(0.01)
         return pid
 
     def kill_all(self) -> None:

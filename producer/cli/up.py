@@ -56,8 +56,8 @@ def run(settings: Settings, *, demo_data: bool = True) -> int:
     signal.signal(signal.SIGTERM, _as_ctrl_c)
     with _owned(settings.data_dir), _servers() as keepers:
         try:
-            settings, is_own = _start_servers(settings, keepers)
-            settings = _complete(settings)
+            settings.run_file.unlink(missing_ok=True)    # of one that was killed
+            settings, is_own = _start_servers(_complete(settings), keepers)
             _prepare_database(settings, seeding=is_own and demo_data)
             _write_run_file(settings)
             _greet(settings)

@@ -49,7 +49,7 @@ def test_a_taken_port_is_replaced_by_the_next_free_one():
 
 @pytest.mark.enable_socket
 def test_an_address_that_is_not_ours_is_one_line_that_names_the_variable():
-    with pytest.raises(Misconfigured, match="^PORT: cannot listen on 192.0.2.1 port 8000: .*$"):
+    with pytest.raises(Misconfigured, match=r"^PORT: cannot listen on 192\.0\.2\.1 port 8000: .*$"):
         free_port("192.0.2.1", 8000, "PORT")
 
 
