@@ -80,6 +80,9 @@ class FakeLLM:
         verdict = self._reviews.pop(0) if self._reviews else True
         return schema(passed=verdict is True, problems=[] if verdict is True else verdict)
 
+    def close(self) -> None:
+        """Nothing is open."""
+
     def asked(self, task: str) -> list[str]:
         """Return the user messages of every call of a task."""
         return [request[1]["content"] for request in self.requests if f"[task:{task}]" in request[0]["content"]]

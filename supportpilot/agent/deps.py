@@ -41,6 +41,8 @@ class LLM(Protocol):
 
     def structured(self, messages: list[Message], schema: type[T]) -> T: ...
 
+    def close(self) -> None: ...
+
 
 class Retriever(Protocol):
     """Search in the knowledge base, best first."""
@@ -101,6 +103,11 @@ class Deps:
             finish_ticket=_in_transaction(db, business.finish_ticket),
             profile_for=_profile_port(db, small), tool_schemas=business.TOOL_SCHEMAS,
         )
+
+    def close(self) -> None:
+        """Close the connections to the models; the database stays its owner's."""
+        self.llm.close()
+        self.small_llm.close()
 
     def spent(self) -> float:
         """What both clients have cost this process so far, in CNY; one object counts once."""
