@@ -9,16 +9,19 @@ from dataclasses import dataclass
 
 from supportpilot.llm.offline.lexicon import CITATION, CONCEPTS, concepts_in, error_codes
 from supportpilot.llm.offline.text import Article, articles, basics, language, normal, terms
-from supportpilot.llm.offline.triage import customer_words, is_follow_up
+from supportpilot.llm.offline.triage import customer_words, is_follow_up, is_unsolved
 
 TITLE_TERM, BODY_TERM = 2.2, 1.0
-TITLE_CONCEPT, BODY_CONCEPT = 2.5, 0.4
+TITLE_CONCEPT, BODY_CONCEPT = 3.5, 0.5
 TITLE_CODE, BODY_CODE = 7.0, 2.5
+UNTITLED = 4.0
 FIRST_RANK = 2.0
 SAME_LANGUAGE = 4.0
 ENOUGH_COVERED = 0.34
-GENERIC = frozenset({"failure", "reminder", "plan", "still", "slow", "security", "price", "mobile"})
+GENERIC = frozenset({"failure", "reminder", "still", "charge"})
+ALREADY_GIVEN = 4.0
 ADVICE_CHARS = {"zh": 210, "en": 460}
+EXAMPLE = re.compile(r"[((](?:形如|例如|such as|for example)[^))]*[))]")
 STEP = re.compile(r"^\s*\d+[.、)]\s*")
 
 
@@ -40,7 +43,7 @@ class Question:
         words = dict.fromkeys(terms(context), share) | dict.fromkeys(terms(newest), 1.0)
         concepts = dict.fromkeys(concepts_in(normal(context)), share) | dict.fromkeys(concepts_in(normal(newest)), 1.0)
         before = f"{context}\n{sections.get('recent', '')}\n{sections.get('findings', '')}"
-        codes = dict.fromkeys(error_codes(before), 0.5) | dict.fromkeys(error_codes(newest), 1.0)
+        codes = dict.fromkeys(error_codes(before), 0.25) | dict.fromkeys(error_codes(newest), 1.0)
         return cls(words, concepts, codes, language(sections))
 
 
@@ -52,11 +55,14 @@ def best_article(sections: dict[str, str]) -> Article | None:
     if not relevant:
         return None
     rarity = _rarity(question, found)
-    return max(relevant, key=lambda a: (score(question, a, rarity), -a.rank))
+    # What did not help before is not said again if there is something else.
+    said = sections.get("recent", "") if is_unsolved(sections) else ""
+    titled = {c for a in found for c in concepts_in(normal(a.title))}
+    return max(relevant, key=lambda a: (score(question, a, rarity, titled) - (ALREADY_GIVEN if a.id in said else 0.0), -a.rank))
 
 
-def score(question: Question, article: Article, rarity: dict[str, float]) -> float:
-    """Return how well an article fits; comparable within one prompt only."""
+def score(question: Question, article: Article, rarity: dict[str, float], titled: set[str]) -> float:
+    """Return how well an article fits; a concept that no title has counts more where a body has it."""
     title, whole = terms(article.title), terms(f"{article.title}\n{article.body}")
     total = FIRST_RANK / (1 + article.rank) + (SAME_LANGUAGE if article.lang == question.lang else 0.0)
     for term, share in question.terms.items():
@@ -65,6 +71,7 @@ def score(question: Question, article: Article, rarity: dict[str, float]) -> flo
     in_title, in_body = concepts_in(normal(article.title)), concepts_in(normal(article.body))
     for concept, share in question.concepts.items():
         weight = TITLE_CONCEPT if concept in in_title else BODY_CONCEPT if concept in in_body else 0.0
+        weight = weight if concept in titled else weight * UNTITLED
         total += share * weight * CONCEPTS[concept].weight / 2
     return total + _codes(question, article)
 
@@ -96,7 +103,7 @@ def advice(article: Article, sections: dict[str, str]) -> str:
             kept.add(n)
             used += size
     text = "\n".join(blocks[n] for n in sorted(kept))
-    return CITATION.sub("", text)[: limit * 2].strip()
+    return EXAMPLE.sub("", CITATION.sub("", text))[: limit * 2].strip()
 
 
 def _codes(question: Question, article: Article) -> float:

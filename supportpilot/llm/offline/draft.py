@@ -26,8 +26,7 @@ def draft(sections: dict[str, str]) -> str:
     if recapped:
         parts.append(recall.recap(sections, lang))
     parts += [recall.repeats(sections, _matter(sections, article), lang), _account(sections, article, lang)]
-    own_words = terms(recall.ASKS_WHERE.sub(" ", newest))
-    if article is not None and (not recapped or (own_words and concepts_in(newest))):
+    if article is not None and (not recapped or concepts_in(newest) - {"reminder", "auth_reminder"}):
         parts.append(_advice(article, sections, lang))
     elif not recapped and not any(parts[1:]):
         parts.append(_nothing(lang))
@@ -37,8 +36,8 @@ def draft(sections: dict[str, str]) -> str:
 
 def _opening(sections: dict[str, str], lang: str) -> str:
     if is_unsolved(sections):
-        return "您好,很抱歉上次的办法没有解决问题。" if lang == "zh" else "Hello, I am sorry that the last answer did not solve it."
-    return "您好," if lang == "zh" else "Hello,"
+        return "您好,很抱歉上次的办法没有解决问题。" if lang == "zh" else "Hello. I am sorry that the last answer did not solve it."
+    return "您好," if lang == "zh" else "Hello."
 
 
 def _small_talk(sections: dict[str, str], lang: str) -> str:
@@ -90,11 +89,11 @@ def _advice(article: Article, sections: dict[str, str], lang: str) -> str:
     cited = f"[{article.id}]"
     text = choose.advice(article, sections)
     if language_of(text) == lang:
-        lead = "处理办法如下:\n" if lang == "zh" else "here is what to do:\n"
+        lead = "处理办法如下:\n" if lang == "zh" else "Here is what to do:\n"
         return f"{lead}{text} {cited}\n"
     if lang == "zh":
         return f"帮助中心有一篇英文说明与此有关,请参考 {cited}。"
-    return f"our help centre covers this in an article that exists in Chinese only, please see {cited}."
+    return f"Our help centre covers this in an article that exists in Chinese only, please see {cited}."
 
 
 def _nothing(lang: str) -> str:

@@ -28,10 +28,10 @@ STOP_EN = frozenset(re.findall(r"\S+",
 ))
 GREETING = re.compile(
     r"^(?:(?:您好|你好|哈喽|嗨|在吗|在么|亲|请问一下|请问|麻烦问一下|麻烦您|麻烦|打扰了|想问一下|想问下|问一下|(?:hello|hi|hey|dear (?:team|support|sir or madam)"
-    r"|good (?:morning|afternoon|evening)|excuse me)\b)[\s,,。.!!~~::??、]*)+",
+    r"|good (?:morning|afternoon|evening)|excuse me)\b)[\s,,。.!!~::??、]*)+",
     re.IGNORECASE,
 )
-FAREWELL = re.compile(r"[\s,,。.!!]*(?:谢谢(?:您|你|啦|了)?|多谢|感谢|拜托了?|thanks(?: a lot| in advance)?|thank you|regards|cheers)[\s,,。.!!~~]*$", re.IGNORECASE)
+FAREWELL = re.compile(r"[\s,,。.!!]*(?:谢谢(?:您|你|啦|了)?|多谢|感谢|拜托了?|thanks(?: a lot| in advance)?|thank you|regards|cheers)[\s,,。.!!~]*$", re.IGNORECASE)
 
 
 @dataclass(frozen=True)

@@ -7,12 +7,13 @@ from collections import Counter
 from typing import Any
 
 from supportpilot.llm.offline.lexicon import CONCEPTS, concepts_in, error_codes
-from supportpilot.llm.offline.text import bare, basics, clip, conversation, normal, sentences, terms
+from supportpilot.llm.offline.text import STOP_ZH, bare, basics, clip, conversation, language, normal, sentences, terms
 
 CONTEXT_SHARE = 0.3
 SHORT_TERMS = 9
 SUMMARY_CHARS = 40
 QUERY_CHARS = 380
+FOREIGN_WORDS = 2
 
 WANTS_HUMAN = re.compile(
     r"转人工|人工客服|找人工|真人|活人|(?:要|接|换|叫|找|联系|请).{0,3}人工(?!审|处理费)|^人工[!!。]?$|(?:换|找|叫|让)(?:个|一个|位|一位)?(?:人|领导|经理|主管|负责人)(?:来|跟|和|给|回|处理|联系|对接|解决)?"
@@ -86,7 +87,10 @@ def is_unsolved(sections: dict[str, str]) -> bool:
 
 def category_of(sections: dict[str, str]) -> str:
     """Return the category with the most votes; the subject and what was said before count less."""
-    votes = _votes(normal(sections.get("newest", "")), 1.0)
+    newest = normal(sections.get("newest", ""))
+    votes = _votes(newest, 1.0)
+    if wants_refund(newest):
+        votes["refund"] += 2
     strongest = max(votes.values(), default=0.0)
     share = 1.0 if strongest == 0 else CONTEXT_SHARE
     votes.update(_votes(normal(basics(sections).get("subject", "")), share))
@@ -120,10 +124,22 @@ def search_query(sections: dict[str, str]) -> str:
         concepts |= concepts_in(normal(before)) if len(concepts) < 2 else set()
     elif not error_codes(newest) and "bank_sync" in concepts:
         extra += error_codes(sections.get("profile", ""))[:1]
-    extra += [CONCEPTS[name].words for name in sorted(concepts, key=lambda n: -CONCEPTS[n].weight)[:4]]
-    known = normal(newest)
-    words = [word for word in " ".join(extra).split() if word.lower() not in known]
-    return clip(" ".join([clip(newest, 240), *dict.fromkeys(words)]), QUERY_CHARS) or "help"
+    extra += [CONCEPTS[name].words for name in sorted(concepts, key=lambda n: -CONCEPTS[n].weight)[:5]]
+    return clip(_joined(newest, extra, english=language(sections) == "en"), QUERY_CHARS) or "help"
+
+
+def _joined(newest: str, extra: list[str], *, english: bool) -> str:
+    """Join the customer's words and the usual ones; where those tell enough, function words would only dilute them."""
+    own = clip(newest, 240)
+    if english:
+        # Chinese words turn the search to Chinese articles: a few, for matters that have no English one.
+        foreign = [words[0] for part in extra if (words := [w for w in part.split() if not w.isascii()])][:FOREIGN_WORDS]
+        extra = [word for part in extra for word in part.split() if word.isascii()] + foreign
+    else:
+        own = clip(" ".join(STOP_ZH.sub(" ", newest).split()), 80 if extra else 240) or own
+        extra = [word for part in extra for word in part.split() if not word.isalpha() or not word.isascii()]
+    words = [word for part in extra for word in part.split() if word.lower() not in own.lower()]
+    return " ".join([own, *dict.fromkeys(words)])
 
 
 def needs_account(sections: dict[str, str], category: str, *, unsolved: bool) -> bool:
