@@ -20,7 +20,10 @@ import pytest
 from fixtures.worker import wait_for
 
 from producer.cli.stack import Stack
-from supportpilot.db.pool import connect
+from supportpilot.db.pool import Database, connect
+from supportpilot.service import intake, ticket
+from supportpilot.types import InboundMessage
+from worker.publish import make_ports
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
 
@@ -185,6 +188,23 @@ def test_when_up_and_all_its_keepers_are_killed_nothing_stays_behind(stack):
     for keeper in keepers:
         keeper.kill()
     wait_for(lambda: not alive(ours), 20, f"the end of {alive(ours)}")
+
+
+def test_with_nothing_configured_a_customer_of_the_demo_data_gets_an_answer():
+    nothing_configured = {name: value for name, value in environment().items() if name != "OPENAI_BASE_URL"}
+    with data_directory() as folder, Stack(folder, nothing_configured) as stack:
+        stack.wait_ready()
+        settings = stack.settings()
+        message = InboundMessage(channel="terminal", external_id="m1", contact="wugang@example.com",
+                                 body="银行流水同步失败,提示 E3001,应该怎么办?")
+        with Database(str(settings.database_url)) as db:
+            got = intake.receive(db, settings, make_ports(settings), message)
+            shown = wait_for(lambda: (found := ticket.show(db, settings, got.ticket_id))["reply"] and found, 60, "an answer")
+        assert (got.ticket_id, shown["status"]) == ("T000153", "answered")
+        assert settings.public_url in shown["reply"]
+        assert stack.pid("model")
+        assert "offline rule model, not an LLM" in stack.log.read_text(encoding="utf-8")
+        assert "同步失败" not in stack.log.read_text(encoding="utf-8")
 
 
 def test_a_damaged_secrets_file_is_one_line(stack):
