@@ -64,6 +64,7 @@ def close_runtime(opened: Runtime) -> None:
     """Stop the heartbeat and close the pool; leases still held expire by themselves."""
     opened.keeper.stop()
     flush(1.0)
+    opened.deps.close()
     opened.db.close()
 
 
