@@ -24,7 +24,7 @@ from supportpilot.config import Settings
 from supportpilot.errors import Misconfigured, ModelOutputUnusable, Permanent, Transient
 from supportpilot.llm import structured as shape
 from supportpilot.llm.retrying import ProviderTrouble, persistently, translated
-from supportpilot.llm.usage import Ledger, Tokens, cost_of, estimate, parts_of
+from supportpilot.llm.usage import Ledger, Tokens, apportion, cost_of, estimate, parts_of
 from supportpilot.types import LLMCall, current_scope
 
 Message = dict[str, Any]
@@ -176,7 +176,7 @@ class LLMClient:
                 raise ProviderTrouble("the model provider's answer was cut before its end")
         finally:
             if text or usage:
-                results.append(self._count(messages, text, usage, started))
+                results.append(self._count(parts_of(messages), text, usage, started))
 
     def _check_patience(self, started: float) -> None:
         """A provider that drips a byte a second never runs into the socket's time-out."""
@@ -198,7 +198,7 @@ class LLMClient:
     def _call(self, messages: list[Message], options: dict[str, Any]) -> tuple[ChatCompletionMessage, ChatResult]:
         reply, started = persistently(self._settings)(self._ask, messages, options)
         answer = reply.choices[0].message
-        return answer, self._count(messages, answer.content or "", reply.usage, started)
+        return answer, self._count(parts_of(messages, options), answer.content or "", reply.usage, started)
 
     def _ask(self, messages: list[Message], options: dict[str, Any]) -> tuple[ChatCompletion, float]:
         started = time.monotonic()
@@ -210,15 +210,14 @@ class LLMClient:
             raise ProviderTrouble("the model provider's answer has no choices; does OPENAI_BASE_URL end in /v1?")
         return reply, started
 
-    def _count(self, messages: list[Message], text: str, usage: CompletionUsage | None, started: float) -> ChatResult:
-        parts = parts_of(messages)
+    def _count(self, parts: dict[str, int], text: str, usage: CompletionUsage | None, started: float) -> ChatResult:
         tokens = _tokens(usage) if usage else Tokens(sum(parts.values()), estimate(text))
         scope = current_scope()
         call = LLMCall(
             model=self.model, tokens_in=tokens.sent, tokens_out=tokens.received, tokens_cached=tokens.cached,
             cost_cny=cost_of(self._settings, self.model, tokens), ms=round((time.monotonic() - started) * 1000),
             ticket_id=scope.ticket_id if scope else None, turn_id=scope.turn_id if scope else None,
-            node=(scope.node or None) if scope else None, parts=parts,
+            node=(scope.node or None) if scope else None, parts=apportion(parts, tokens.sent),
         )
         self.ledger.add(call)
         if scope is not None:

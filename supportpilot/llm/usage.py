@@ -6,9 +6,10 @@ import json
 import re
 import threading
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from fractions import Fraction
 from typing import Any
 
 from supportpilot.config import DEFAULT_PRICES, Settings
@@ -33,22 +34,37 @@ def estimate(text: str) -> int:
     return int(cjk * 0.7 + (len(text) - cjk) / 4) + 1 if text else 0
 
 
-def parts_of(messages: Sequence[dict[str, Any]]) -> dict[str, int]:
-    """Return the estimated tokens of a prompt by section name, `system`, `tools` and `other`."""
+def parts_of(messages: Sequence[dict[str, Any]], options: Mapping[str, Any] | None = None) -> dict[str, int]:
+    """Return the estimated tokens of a request by what they came from.
+
+    That is the names of the prompt's sections, `instructions` (system message, answer schema), `tools` (the tools on
+    offer, calls and results) and `other`.
+    """
     parts: dict[str, int] = defaultdict(int)
     for message in messages:
         content = str(message.get("content") or "")
-        if message.get("role") == "system":
-            parts["system"] += estimate(content)
-        elif message.get("role") == "tool":
-            parts["tools"] += estimate(content)
-        elif message.get("role") == "assistant":
-            parts["other"] += estimate(content + _calls_text(message))
-        else:
+        if message.get("role") == "user":
             for name, text in SECTION.findall(content):
                 parts[name] += estimate(text)
             parts["other"] += estimate(SECTION.sub("", content).strip())
+        else:
+            parts[_part_of(message)] += estimate(content + _as_text(message.get("tool_calls")))
+    for option, name in (("tools", "tools"), ("response_format", "instructions")):
+        parts[name] += estimate(_as_text((options or {}).get(option)))
     return {name: count for name, count in parts.items() if count}
+
+
+def apportion(weights: Mapping[str, int | Decimal], total: int) -> dict[str, int]:
+    """Share `total` out by the weights in whole units, so that nothing is lost: the shares sum to `total`."""
+    whole = sum((Fraction(weight) for weight in weights.values()), Fraction(0))
+    if not whole:
+        return {"other": total} if total else {}
+    exact = {name: Fraction(weight) * total / whole for name, weight in weights.items()}
+    shares = {name: int(share) for name, share in exact.items()}
+    by_rest = sorted(exact, key=lambda name: exact[name] - shares[name], reverse=True)
+    for name in by_rest[:total - sum(shares.values())]:
+        shares[name] += 1
+    return shares
 
 
 def cost_of(settings: Settings, model: str, tokens: Tokens) -> Decimal:
@@ -83,6 +99,11 @@ class Ledger:
             return float(sum((cost_of(settings, model, t) for model, t in self._by_model.items()), Decimal(0)))
 
 
-def _calls_text(message: dict[str, Any]) -> str:
-    calls = message.get("tool_calls")
-    return json.dumps(calls, ensure_ascii=False) if calls else ""
+def _part_of(message: Mapping[str, Any]) -> str:
+    if message.get("role") == "system":
+        return "instructions"
+    return "tools" if message.get("role") == "tool" or message.get("tool_calls") else "other"
+
+
+def _as_text(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False) if value else ""
