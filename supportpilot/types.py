@@ -8,7 +8,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from datetime import datetime
 from decimal import Decimal
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 Author = Literal["customer", "human", "automatic"]
 OutboxKind = Literal["reply", "notice", "ack", "handoff", "human"]
@@ -91,13 +91,17 @@ class LLMCall:
 
 @dataclass(frozen=True)
 class TurnScope:
-    """Whose turn runs in this thread of execution, and what its node has spent so far (CNY)."""
+    """Whose turn runs in this thread of execution, and what its node has spent so far (CNY).
+
+    on_token: gets the pieces of an answer as they come, while somebody watches.
+    """
 
     ticket_id: str
     turn_id: str
     node: str = ""
     lease_token: str | None = None
     spent: list[Decimal] = field(default_factory=list)
+    on_token: Callable[[str], None] | None = None
 
 
 _scope: ContextVar[TurnScope | None] = ContextVar("turn_scope", default=None)
@@ -118,14 +122,29 @@ def turn_scope(scope: TurnScope) -> Iterator[TurnScope]:
         _scope.reset(mark)
 
 
-def _nothing(*_: Any) -> None:
+class LivePort(Protocol):
+    """Where a running turn tells its steps to whoever watches; costs nothing while nobody does."""
+
+    @property
+    def on(self) -> bool: ...
+
+    def step(self, node: str) -> None: ...
+
+    def tool(self, name: str, args: dict[str, Any], *, is_error: bool = False) -> None: ...
+
+    def token(self, text: str) -> None: ...
+
+
+def _nothing(*_: object) -> None:
     return None
 
 
 @dataclass(frozen=True)
 class Ports:
-    """How the domain asks for background work without knowing a queue. The default does nothing: the sweeper
-    finds what is due in Postgres. Arguments are ids; the countdown is in seconds.
+    """How the domain asks for background work without knowing a queue.
+
+    The default does nothing: the sweeper finds what is due in Postgres. Arguments are ids; the countdown is in
+    seconds.
     """
 
     schedule_turn: Callable[[str, str, float], None] = _nothing        # ticket_id, message_id, countdown

@@ -20,6 +20,7 @@ from supportpilot.db.pool import Database
 from supportpilot.desk.lease import Heartbeat
 from supportpilot.errors import Misconfigured
 from supportpilot.memory.checkpoint import checkpointer_over
+from supportpilot.service.live import LiveBoard
 from supportpilot.service.turn import Runtime
 from worker.publish import flush, make_ports
 
@@ -53,16 +54,20 @@ def open_runtime(settings: Settings) -> Runtime:
     db = Database(settings.database_url, max_size=settings.worker_concurrency + SPARE_CONNECTIONS).open()
     keeper = Heartbeat(settings.database_url, settings)
     keeper.start()
+    live = LiveBoard(db)
+    live.start()
     deps = replace(Deps.over(db, settings), check_lease=keeper.check)
     return Runtime(
         db=db, graph=build_graph(deps, checkpointer_over(db)), deps=deps, settings=settings,
-        ports=make_ports(settings), keeper=keeper, holder=_holder(),
+        ports=make_ports(settings), keeper=keeper, holder=_holder(), live=live,
     )
 
 
 def close_runtime(opened: Runtime) -> None:
     """Stop the heartbeat and close the pool; leases still held expire by themselves."""
     opened.keeper.stop()
+    if opened.live is not None:
+        opened.live.stop()
     flush(1.0)
     opened.deps.close()
     opened.db.close()

@@ -17,7 +17,7 @@ from supportpilot.agent.nodes import NODES
 from supportpilot.agent.plain import plain
 from supportpilot.agent.state import SupportState
 from supportpilot.errors import ModelOutputUnusable
-from supportpilot.types import TurnScope, turn_scope
+from supportpilot.types import LivePort, TurnScope, turn_scope
 
 Node = Callable[[Any, Deps], Any]
 Graph = CompiledStateGraph[SupportState, None, SupportState, SupportState]
@@ -49,30 +49,36 @@ def build_graph(deps: Deps, checkpointer: BaseCheckpointSaver[Any] | None = None
 
 def _around(node: Node, deps: Deps) -> Callable[[dict[str, Any], RunnableConfig], dict[str, Any]]:
     def run(state: dict[str, Any], config: RunnableConfig) -> dict[str, Any]:
-        with turn_scope(_scope(node.__name__, state, config)) as scope:
+        live: LivePort | None = config.get("configurable", {}).get("__live")
+        with turn_scope(_scope(node.__name__, state, config, live)) as scope:
             deps.check_lease(scope.lease_token)
+            if live is not None:
+                live.step(node.__name__)
             try:
                 update = dict(node(state, deps))
             except ModelOutputUnusable as error:
                 update = {"handoff_reason": f"the model's output was unusable in {node.__name__}: {error}"}
         update = {key: plain(value) for key, value in update.items()} | {"cost_cny": float(sum(scope.spent))}
-        _emit(node.__name__, update)
+        _emit(node.__name__, update, live)
         return update
 
     return run
 
 
-def _scope(node: str, state: dict[str, Any], config: RunnableConfig) -> TurnScope:
+def _scope(node: str, state: dict[str, Any], config: RunnableConfig, live: LivePort | None) -> TurnScope:
     given = config.get("configurable", {})
     return TurnScope(
         ticket_id=given.get("thread_id") or state["ticket"]["id"],
         turn_id=given.get("turn_id") or state.get("turn_id") or "",
         node=node, lease_token=given.get("__lease_token"),
+        on_token=live.token if live is not None and live.on and node == "draft" else None,
     )
 
 
-def _emit(node: str, update: dict[str, Any]) -> None:
+def _emit(node: str, update: dict[str, Any], live: LivePort | None) -> None:
     write = get_stream_writer()
     for call in update.get("tool_log", ()):
+        if live is not None:
+            live.tool(call["name"], call["args"], is_error=bool(call.get("is_error")))
         write({"type": "tool", "name": call["name"], "args": call["args"]})
     write({"type": "step", "node": node})

@@ -89,8 +89,10 @@ class LLMClient:
             ModelOutputUnusable: a tool call's arguments were no JSON object, twice.
             Permanent: the provider refuses the key, the model or the request.
         """
-        if self.on_token is not None and not tools:
-            return self._chat_aloud(messages, temperature, self.on_token)
+        scope = current_scope()
+        say = self.on_token or (scope.on_token if scope else None)
+        if say is not None and not tools:
+            return self._chat_aloud(messages, temperature, say)
         options: dict[str, Any] = {"temperature": temperature, **({"tools": tools} if tools else {})}
         problem = ""
         for _ in range(2):
@@ -229,11 +231,16 @@ class LLMClient:
     def _provider(self) -> openai.OpenAI:
         with self._lock:
             if self._openai is None:
-                self._openai = _connect(self._settings)
+                self._openai = connect(self._settings)
             return self._openai
 
 
-def _connect(settings: Settings) -> openai.OpenAI:
+def connect(settings: Settings) -> openai.OpenAI:
+    """Return a connection to the configured provider; repeats are left to the caller.
+
+    Raises:
+        Misconfigured: no provider is configured.
+    """
     base_url = settings.openai_base_url or (PUBLIC_PROVIDER if settings.openai_api_key else None)
     if base_url is None:
         raise Misconfigured(

@@ -25,6 +25,7 @@ from supportpilot.desk import turns as desk
 from supportpilot.desk.lease import Heartbeat
 from supportpilot.desk.turns import Failure, Work
 from supportpilot.errors import Busy, LeaseLost, NotFound, Permanent, SupportPilotError, Unavailable
+from supportpilot.service.live import LiveBoard, LiveTurn
 from supportpilot.service.texts import approval_notice, handoff_notice
 from supportpilot.types import Ports
 
@@ -44,6 +45,7 @@ class Runtime:
     ports: Ports
     keeper: Heartbeat
     holder: str
+    live: LiveBoard | None = None
 
 
 @dataclass(frozen=True)
@@ -113,8 +115,18 @@ def drain(rt: Runtime, ticket_id: str, message_id: str) -> str:
 
 def _run(rt: Runtime, work: Work) -> tuple[str, Work | None]:
     """Run one turn to its end, park it or note its failure; return what happened and the next turn."""
+    live = rt.live.turn(work.ticket_id, work.turn.turn_id) if rt.live else None
+    said, following = _run_watched(rt, work, live)
+    if live is not None:
+        live.end(said)
+    return said, following
+
+
+def _run_watched(rt: Runtime, work: Work, live: LiveTurn | None) -> tuple[str, Work | None]:
     try:
-        reached = _close(rt, work) if work.turn.closing else advance(rt, work)
+        if live is not None:
+            live.begin(len(work.turn.message_ids))
+        reached = _close(rt, work) if work.turn.closing else advance(rt, work, live)
         if isinstance(reached, Parked):
             return _park(rt, work, reached.interrupt), None
         return _release(rt, work, reached.values)
@@ -125,20 +137,21 @@ def _run(rt: Runtime, work: Work) -> tuple[str, Work | None]:
         return _fail(rt, work, error), None
 
 
-def config_of(work: Work) -> RunnableConfig:
+def config_of(work: Work, live: LiveTurn | None = None) -> RunnableConfig:
     """Return the graph's config; keys that start with two underscores are not stored with the checkpoint."""
-    return {"configurable": {"thread_id": work.ticket_id, "turn_id": work.turn.turn_id, "__lease_token": work.token}}
+    return {"configurable": {"thread_id": work.ticket_id, "turn_id": work.turn.turn_id, "__lease_token": work.token,
+                             "__live": live}}
 
 
-def advance(rt: Runtime, work: Work) -> Parked | Finished:
-    """Move the thread on until it is parked or finished.
+def advance(rt: Runtime, work: Work, live: LiveTurn | None = None) -> Parked | Finished:
+    """Move the thread on until it is parked or finished; `live` is told its steps.
 
     Raises:
         Permanent: the thread does not move, or its approval was withdrawn.
         Transient: something outside failed.
         LeaseLost: another worker has the ticket.
     """
-    config, resumed, last = config_of(work), set[str](), None
+    config, resumed, last = config_of(work, live), set[str](), None
     while True:
         with translated():
             state = rt.graph.get_state(config)

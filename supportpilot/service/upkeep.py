@@ -5,9 +5,10 @@ from __future__ import annotations
 import logging
 
 from supportpilot.config import Settings
-from supportpilot.db import leases
+from supportpilot.db import events, leases
 from supportpilot.db.pool import Database
 from supportpilot.desk import sweep as desk
+from supportpilot.service.live import KEEP_SECONDS
 from supportpilot.types import Ports
 
 log = logging.getLogger(__name__)
@@ -19,6 +20,7 @@ def sweep(db: Database, ports: Ports, settings: Settings) -> dict[str, int]:
         if not leases.sweep_alone(conn):
             return {}
         due = desk.find_due(conn, settings.sweep_seconds)
+        events.drop_old(conn, KEEP_SECONDS)
     for ticket_id, message_id in due.messages:
         ports.schedule_turn(ticket_id, message_id, 0.0)
     for ticket_id, approval_id in due.resumes:
