@@ -11,7 +11,8 @@ from typing import Annotated, Any
 
 import platformdirs
 from pydantic import Field, ValidationError, field_validator
-from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
+from typing_extensions import override
 
 from supportpilot.errors import Misconfigured
 
@@ -22,6 +23,11 @@ DEFAULT_PRICES: dict[str, tuple[str, str, str]] = {
     "offline-rules-small": ("0.30", "0.10", "0.60"),
 }
 
+# Settings that may come from a file named by <NAME>_FILE (container secrets); so may WEBHOOK_SECRET_<CHANNEL>.
+SECRETS = ("database_url", "redis_url", "broker_url", "openai_api_key", "webhook_secret", "reply_callback_secret", "flower_basic_auth")
+CHANNEL_SECRETS = "WEBHOOK_SECRET_"
+FILE = "_FILE"
+
 Positive = Annotated[float, Field(gt=0)]
 Count = Annotated[int, Field(ge=1)]
 
@@ -30,6 +36,45 @@ Count = Annotated[int, Field(ge=1)]
 
 def _default_data_dir() -> Path:
     return Path(platformdirs.user_data_dir("supportpilot", appauthor=False))
+
+
+class SecretFiles(PydanticBaseSettingsSource):
+    """Settings from the files that `<NAME>_FILE` variables name; the variable `<NAME>` itself goes before them."""
+
+    @override
+    def get_field_value(self, field: Any, field_name: str) -> tuple[Any, str, bool]:
+        """Return the secret of one field."""
+        return (secret_from_file(field_name.upper()) if field_name in SECRETS else None), field_name, False
+
+    @override
+    def __call__(self) -> dict[str, Any]:
+        """Return what the files hold; every file that is named has to be readable.
+
+        Raises:
+            Misconfigured: one is not.
+        """
+        for name in os.environ:
+            if name.startswith(CHANNEL_SECRETS) and name.endswith(FILE):
+                secret_from_file(name.removesuffix(FILE))
+        found = {name: secret_from_file(name.upper()) for name in SECRETS}
+        return {name: value for name, value in found.items() if value}
+
+
+def secret_from_file(name: str) -> str | None:
+    """Return the contents of the file that `<name>_FILE` names, without the line break at the end; None if unset or empty.
+
+    Raises:
+        Misconfigured: the file cannot be read.
+    """
+    path = os.environ.get(name + FILE)
+    if not path:
+        return None
+    try:
+        return Path(path).read_text(encoding="utf-8").strip() or None
+    except OSError as error:
+        raise Misconfigured(f"{name}{FILE}: cannot read {path}: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise Misconfigured(f"{name}{FILE}: {path} is not a text file") from None
 
 
 class Settings(BaseSettings):
@@ -47,6 +92,7 @@ class Settings(BaseSettings):
     llm_model: str = Field("offline-rules", description="main model, writes the drafts")
     llm_small_model: str | None = Field("offline-rules-small", description="cheap model for triage, review, summaries, profiles; unset: LLM_MODEL")
     embedding_model: str | None = Field(None, description="embedding model for the second retrieval leg; unset: lexical only")
+    embedding_min_similarity: Annotated[float, Field(ge=-1, le=1)] = Field(0.3, description="cosine similarity below which a piece of an article is no hit of the second leg; depends on EMBEDDING_MODEL")
     llm_timeout_seconds: Positive = Field(30.0, description="seconds one model call may take")
     llm_max_retries: Annotated[int, Field(ge=0, le=10)] = Field(2, description="repeats of a model call on 429, 5xx, time-out or a cut stream")
     llm_prices: Annotated[dict[str, tuple[Decimal, Decimal, Decimal]], NoDecode] = Field(
@@ -67,7 +113,7 @@ class Settings(BaseSettings):
     lease_seconds: Positive = Field(45.0, description="seconds until the lease of a killed worker expires")
     sweep_seconds: Positive = Field(5.0, description="seconds between two sweeps for work that nobody holds")
     approval_expires_hours: Positive = Field(72.0, description="hours until an undecided approval becomes a handoff")
-    approval_notice: bool = Field(True, description="tell the customer once that a colleague is checking the refund")
+    approval_notice: bool = Field(default=True, description="tell the customer once that a colleague is checking the refund")
     resolve_after_hours: Positive = Field(24.0, description="quiet hours after which an answered ticket is resolved")
     retention_days: Positive = Field(90.0, description="days that snapshots of resolved tickets are kept")
     turn_debounce_seconds: Annotated[float, Field(ge=0)] = Field(2.0, description="quiet seconds to wait for the customer's next line; 0 turns waiting off everywhere")
@@ -89,6 +135,16 @@ class Settings(BaseSettings):
     worker_concurrency: Count = Field(16, description="turns one worker process runs side by side")
     log_level: str = Field("INFO", description="DEBUG, INFO, WARNING or ERROR")
 
+    @classmethod
+    @override
+    def settings_customise_sources(
+        cls, settings_cls: type[BaseSettings], init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource, dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Return where values come from, the first that has one wins: arguments, environment, secret files."""
+        return init_settings, env_settings, SecretFiles(settings_cls)
+
     @field_validator("llm_prices", mode="before")
     @classmethod
     def _prices(cls, value: Any) -> Any:  # noqa: ANN401 -- pydantic hands over whatever the environment holds
@@ -96,7 +152,7 @@ class Settings(BaseSettings):
             return value
         given = json.loads(value)
         if not isinstance(given, dict):
-            raise ValueError('must be a JSON object {"model": [input, cached, output]}')
+            raise ValueError('must be a JSON object {"model": [input, cached, output]}')  # noqa: TRY004 -- pydantic turns only this one into its own
         return {**DEFAULT_PRICES, **given}
 
     @field_validator("log_level")
@@ -118,7 +174,8 @@ class Settings(BaseSettings):
 
     def channel_value(self, name: str, channel: str) -> str | None:
         """Return the channel's own value of a setting (`NAME_CHANNEL` in the environment), else the general one."""
-        own = os.environ.get(f"{name}_{channel}".upper())
+        variable = f"{name}_{channel}".upper()
+        own = os.environ.get(variable) or (secret_from_file(variable) if variable.startswith(CHANNEL_SECRETS) else None)
         if own:
             return own
         general = getattr(self, name.lower())
@@ -177,4 +234,8 @@ def run_values(settings: Settings) -> dict[str, str]:
     except (OSError, ValueError):
         return {}
     values = found.get("settings", {}) if isinstance(found, dict) else {}
-    return {k: v for k, v in values.items() if k in Settings.model_fields and not os.environ.get(k.upper())}
+    return {k: v for k, v in values.items() if k in Settings.model_fields and not _is_set(k.upper())}
+
+
+def _is_set(name: str) -> bool:
+    return bool(os.environ.get(name) or os.environ.get(name + FILE))

@@ -15,12 +15,12 @@ from supportpilot.config import Settings, get_settings
 from supportpilot.errors import Misconfigured
 from worker.queues import QUEUES, ROUTES, TICKETS
 
-TASK_MODULES = ("worker.tasks.ticket", "worker.tasks.reply", "worker.tasks.desk")
+TASK_MODULES = ("worker.tasks.ticket", "worker.tasks.reply", "worker.tasks.desk", "worker.tasks.kb")
 WORKER_SOCKET_SECONDS = 5.0     # must stay above the 1 s that the transport's blocking pop waits
 VISIBILITY_SECONDS = 600        # far above every countdown; what is lost meanwhile comes back through the sweeper
 
 
-class NoBroker(Misconfigured, click.ClickException):
+class Unconfigured(Misconfigured, click.ClickException):
     """Misconfigured that Celery's own command line shows as one line instead of a traceback."""
 
     exit_code = 2
@@ -33,7 +33,7 @@ def configuration(settings: Settings) -> dict[str, Any]:
         Misconfigured: no broker is configured.
     """
     if not settings.broker:
-        raise NoBroker("no broker: set REDIS_URL or BROKER_URL, or start everything with `supportpilot up`")
+        raise Misconfigured("no broker: set REDIS_URL or BROKER_URL, or start everything with `supportpilot up`")
     return {
         "broker_url": settings.broker,
         "broker_connection_retry_on_startup": True,
@@ -87,5 +87,12 @@ def publisher_app(settings: Settings, socket_seconds: float) -> Celery:
     return sender
 
 
+def _configuration() -> dict[str, Any]:
+    try:
+        return configuration(get_settings())
+    except Misconfigured as error:
+        raise Unconfigured(str(error)) from None
+
+
 app = Celery("supportpilot", include=list(TASK_MODULES), task_cls="worker.base:DeskTask")
-app.add_defaults(lambda: configuration(get_settings()))
+app.add_defaults(_configuration)
