@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from typing import Literal
 
@@ -10,7 +11,7 @@ from psycopg.types.json import Jsonb
 from supportpilot.db.pool import Connection, Row
 from supportpilot.types import LLMCall
 
-By = Literal["ticket", "node", "model"]
+By = Literal["ticket", "node", "model", "day"]
 
 
 def record_call(conn: Connection, call: LLMCall) -> None:
@@ -33,11 +34,46 @@ def cost_of_ticket(conn: Connection, ticket_id: str) -> Decimal:
 
 
 def costs(conn: Connection, by: By) -> list[Row]:
-    """Return calls, tokens and cost by ticket, node or model, dearest first; `key` is None outside a turn."""
+    """Return calls, tokens and cost by ticket, node, model or day (UTC), dearest first; `key` is None outside a turn."""
     return conn.execute(
-        "SELECT CASE %(by)s WHEN 'ticket' THEN ticket_id WHEN 'node' THEN node ELSE model END AS key,"
+        "SELECT CASE %(by)s WHEN 'ticket' THEN ticket_id WHEN 'node' THEN node WHEN 'model' THEN model"
+        " ELSE to_char(created_at AT TIME ZONE 'UTC', 'YYYY-MM-DD') END AS key,"
         " count(*) AS calls, sum(tokens_in) AS tokens_in, sum(tokens_out) AS tokens_out,"
         " sum(tokens_cached) AS tokens_cached, sum(cost_cny) AS cost_cny, sum(ms) AS ms"
         " FROM desk.llm_calls GROUP BY 1 ORDER BY cost_cny DESC, key",
         {"by": by},
+    ).fetchall()
+
+
+def costs_by_part(conn: Connection, prices: Mapping[str, Sequence[Decimal]]) -> list[Row]:
+    """Return calls, tokens and cost by what the tokens came from; `output` is what the models wrote.
+
+    A call's cost is shared out by the prices of its input and output, the input's share by tokens: cost and tokens
+    come as fractions. A call without parts is all `other`.
+    """
+    return conn.execute(
+        """
+        WITH priced AS (
+            SELECT c.id, c.tokens_in, c.tokens_out, c.cost_cny,
+                   coalesce(c.tokens_cached * (p.price ->> 1)::numeric
+                            + greatest(0, c.tokens_in - c.tokens_cached) * (p.price ->> 0)::numeric, c.tokens_in) AS sent,
+                   coalesce(c.tokens_out * (p.price ->> 2)::numeric, c.tokens_out) AS received,
+                   CASE WHEN e.total > 0 THEN c.parts ELSE '{"other": 1}' END AS parts,
+                   CASE WHEN e.total > 0 THEN e.total ELSE 1 END AS total
+            FROM desk.llm_calls c
+            CROSS JOIN LATERAL (SELECT sum(value::numeric) AS total FROM jsonb_each_text(c.parts)) AS e
+            CROSS JOIN LATERAL (SELECT coalesce(%(prices)s::jsonb -> c.model, %(prices)s::jsonb -> 'default') AS price) AS p
+        ), split AS (
+            SELECT *, CASE WHEN sent + received > 0 THEN cost_cny * sent / (sent + received) ELSE cost_cny END AS cost_in
+            FROM priced
+        ), shares AS (
+            SELECT id, key, tokens_in * value::numeric / total AS sent, 0 AS received, cost_in * value::numeric / total AS cost
+            FROM split CROSS JOIN LATERAL jsonb_each_text(parts)
+            UNION ALL
+            SELECT id, 'output', 0, tokens_out, cost_cny - cost_in FROM split WHERE tokens_out > 0
+        )
+        SELECT key, count(DISTINCT id) AS calls, sum(sent) AS tokens_in, sum(received) AS tokens_out, sum(cost) AS cost_cny
+        FROM shares GROUP BY key ORDER BY cost_cny DESC, key
+        """,
+        {"prices": Jsonb({model: [str(price) for price in row] for model, row in prices.items()})},
     ).fetchall()

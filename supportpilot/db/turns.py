@@ -70,6 +70,12 @@ def last_turn(conn: Connection, ticket_id: str) -> Row | None:
                         (ticket_id,)).fetchone()
 
 
+def of_ticket(conn: Connection, ticket_id: str) -> list[Row]:
+    """Return the ticket's turns for people, oldest first."""
+    return conn.execute("SELECT turn_id, status, outcome FROM desk.turns WHERE ticket_id = %s ORDER BY created_at",
+                        (ticket_id,)).fetchall()
+
+
 def of_message(conn: Connection, message_id: str) -> Row | None:
     """Return the newest turn that holds a message."""
     return conn.execute("SELECT * FROM desk.turns WHERE message_ids @> ARRAY[%s] ORDER BY created_at DESC LIMIT 1",
