@@ -15,7 +15,7 @@ from collections.abc import Sequence
 import typer
 from typer.main import get_command
 
-from producer.cli import approvals, checkpoints, data, demo, doctor, kb, letters, send, ticket, up
+from producer.cli import approvals, chat, checkpoints, costs, data, demo, doctor, history, kb, letters, send, ticket, up
 from producer.cli.screen import complain
 from supportpilot.errors import Misconfigured, Refused, SupportPilotError, Unusable
 
@@ -32,6 +32,9 @@ app.command("migrate")(data.migrate)
 app.command("seed")(data.seed)
 app.command("psql", context_settings={"allow_extra_args": True, "ignore_unknown_options": True})(data.psql)
 app.command("send")(send.send)
+app.command("chat")(chat.chat)
+ticket.app.command("history")(history.history)
+ticket.app.command("replay")(history.replay)
 app.add_typer(ticket.app, name="ticket")
 app.add_typer(approvals.app, name="approvals")
 app.add_typer(kb.app, name="kb")
@@ -39,6 +42,7 @@ app.add_typer(checkpoints.app, name="checkpoints")
 app.add_typer(letters.inbox_app, name="inbox")
 app.add_typer(letters.outbox_app, name="outbox")
 app.add_typer(letters.quarantine_app, name="quarantine")
+app.command("costs")(costs.costs)
 app.command("doctor")(doctor.doctor)
 
 
