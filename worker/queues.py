@@ -19,6 +19,7 @@ ROUTES: Final[dict[str, str]] = {
     "ticket.resume": APPROVALS,
     "ticket.handle_message": TICKETS,
     "reply.deliver": DELIVERY,
+    "kb.embed": BACKGROUND,
     "desk.sweep": DESK,
     "desk.expire_approvals": DESK,
 }

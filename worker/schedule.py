@@ -9,11 +9,14 @@ from celery.beat import PersistentScheduler
 from supportpilot.config import Settings, get_settings
 
 EXPIRE_APPROVALS_SECONDS = 60.0
+EMBED_SECONDS = 120.0
 
 
 def entries(settings: Settings) -> dict[str, dict[str, Any]]:
     """Return the schedule; a tick that nobody took before the next few is thrown away, not piled up."""
+    embed = {"kb.embed": _every(EMBED_SECONDS, "kb.embed")} if settings.embedding_model else {}
     return {
+        **embed,
         "desk.sweep": _every(settings.sweep_seconds, "desk.sweep"),
         "desk.expire_approvals": _every(EXPIRE_APPROVALS_SECONDS, "desk.expire_approvals"),
     }

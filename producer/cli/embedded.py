@@ -7,6 +7,7 @@ directory that everybody may write to.
 
 from __future__ import annotations
 
+import atexit
 import os
 import pwd
 import secrets
@@ -205,6 +206,7 @@ def _socket_folder(folder: Path, user: str) -> Path:
     if len(os.fsencode(folder)) <= SOCKET_PATH_BYTES:
         return folder
     short = Path(tempfile.mkdtemp(prefix="supportpilot-"))     # mode 0700, as the data directory
+    atexit.register(shutil.rmtree, short, ignore_errors=True)
     if user:
         shutil.chown(short, user)
     return short

@@ -77,10 +77,16 @@ def process_manager(data_dir: Path, environment: dict[str, str]) -> Manager:
     honcho.manager.KILL_WAIT = KILL_SECONDS
     manager = ProcessManager()
     for name, command in PROCESSES.items():
-        ours = f"{shlex.quote(sys.executable)} -P{command.removeprefix('python')}" if command.startswith("python ") else command
-        kept = keeper_command(name, data_dir, ["sh", "-c", f"exec {ours}"])
+        kept = keeper_command(name, data_dir, ["sh", "-c", f"exec {_with_this_python(command)}"])
         manager.add_process(name, "exec " + shlex.join(kept), env=environment, cwd=str(data_dir))
     return manager
+
+
+def _with_this_python(command: str) -> str:
+    """The table's programs are those of the Python that runs `up`, whatever the PATH says."""
+    program, _, rest = command.partition(" ")
+    python = f"{shlex.quote(sys.executable)} -P"
+    return f"{python} {rest}" if program == "python" else f"{python} -m {program} {rest}"
 
 
 def child_environment(settings: Settings) -> dict[str, str]:

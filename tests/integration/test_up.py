@@ -19,6 +19,7 @@ import psutil
 import pytest
 from fixtures.worker import wait_for
 
+from producer.cli import embedded
 from producer.cli.stack import Stack
 from supportpilot.db.pool import Database, connect
 from supportpilot.service import intake, ticket
@@ -213,6 +214,14 @@ def test_a_damaged_secrets_file_is_one_line(stack):
     done = run_up(stack.data_dir)
     assert done.returncode == 2
     assert "secrets.json is damaged" in done.stderr.strip().splitlines()[-1]
+
+
+def test_a_path_too_long_for_a_socket_still_gets_a_database(stack):
+    stack.data_dir /= "資料-" * 12
+    stack.data_dir.mkdir(parents=True)
+    server = embedded.postgres(stack.data_dir)
+    assert str(stack.data_dir.name) not in server.url
+    assert stat.S_IMODE(Path(server.command[-1]).stat().st_mode) == 0o700
 
 
 def test_run_json_of_a_killed_up_is_not_believed_by_the_next(stack):
