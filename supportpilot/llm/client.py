@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
@@ -248,10 +249,14 @@ def connect(settings: Settings) -> openai.OpenAI:
         )
     # A proxy from the environment must not get between this process and a model on the same machine.
     near = urlsplit(base_url).hostname in LOOPBACK
-    return openai.OpenAI(
+    near_http = openai.DefaultHttpxClient(trust_env=False) if near else None
+    client = openai.OpenAI(
         api_key=settings.openai_api_key or "offline", base_url=base_url, timeout=settings.llm_timeout_seconds,
-        max_retries=0, http_client=openai.DefaultHttpxClient(trust_env=False) if near else None,
+        max_retries=0, http_client=near_http,
     )
+    if near_http is not None:
+        weakref.finalize(client, near_http.close)  # as the package does with the connections it opens itself
+    return client
 
 
 def _typed(messages: list[Message]) -> list[ChatCompletionMessageParam]:

@@ -10,6 +10,7 @@ from supportpilot.llm.offline.text import Article, bare, basics, language, langu
 from supportpilot.llm.offline.triage import customer_words, is_follow_up, is_unsolved, wants_refund
 
 THANKS = re.compile(r"谢|感谢|辛苦|好的|收到|明白|知道了|解决了|可以了|好了|thank|thx|cheers|great|perfect|solved|works now|got it", re.IGNORECASE)
+WRITE_TO_US = re.compile(r"发给我们|联系我们|发来|send us|contact us|转人工|human please")
 MONEY = frozenset({"refund", "double_charge", "charge", "bill", "invoice", "pay_failed", "invoice_when", "refund_time"})
 PLANS = frozenset({"plan", "upgrade", "downgrade", "cancel", "cycle", "seats", "renewal", "trial", "price", "member"})
 
@@ -30,7 +31,8 @@ def draft(sections: dict[str, str]) -> str:
         parts.append(_advice(article, sections, lang))
     elif not recapped and not any(parts[1:]):
         parts.append(_nothing(lang))
-    parts.append(_closing(sections, lang))
+    if is_unsolved(sections) and not WRITE_TO_US.search(parts[-1]):
+        parts.append(_closing(lang))
     return ("" if lang == "zh" else " ").join(p for p in parts if p).strip()
 
 
@@ -103,9 +105,7 @@ def _nothing(lang: str) -> str:
             " or the error code you see; reply \"human please\" if you would like a colleague to take over.")
 
 
-def _closing(sections: dict[str, str], lang: str) -> str:
-    if not is_unsolved(sections):
-        return ""
+def _closing(lang: str) -> str:
     if lang == "zh":
         return "如果仍然不行,请把提示的报错代码和操作时间发给我们,会有同事接着处理。"
     return "If it still fails, please send us the error code and the time, and a colleague will take it on."

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 KEPT_REQUESTS = 200
-ERRORS = frozenset({"429", "500", "timeout", "cut", "malformed_json", "adversarial_summary"})
+ERRORS = frozenset({"429", "500", "timeout", "cut", "malformed_json", "adversarial_summary", "no_json_schema"})
 
 # Says everything a summary must not: figures nobody named, a promise nobody made, an order to its reader.
 ADVERSARIAL_TEXT = (
@@ -66,7 +66,7 @@ class Control:
         """Remember what was asked."""
         with self._lock:
             self._number += 1
-            kept = {key: request.get(key) for key in ("model", "messages", "tools", "response_format", "stream")}
+            kept = {key: request.get(key) for key in ("model", "messages", "tools", "response_format", "stream", "input")}
             self._requests.append({"number": self._number, "task": task, **kept})
 
     def requests(self) -> list[dict[str, Any]]:

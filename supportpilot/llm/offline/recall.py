@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from supportpilot.llm.offline.lexicon import AMOUNT, CITATION, INVOICE_NUMBER, concepts_in, error_codes
-from supportpilot.llm.offline.text import clip, conversation, normal, sentences
+from supportpilot.llm.offline.text import bare, clip, conversation, normal, sentences
 
 NUMBERS = {"一": 1, "二": 2, "两": 2, "三": 3, "四": 4, "五": 5, "六": 6, "七": 7, "八": 8, "九": 9, "十": 10,
            "once": 1, "twice": 2, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7, "eight": 8, "nine": 9}
@@ -43,7 +43,11 @@ def recap(sections: dict[str, str], lang: str) -> str:
 
 
 def repeats(sections: dict[str, str], about: str, lang: str) -> str:
-    """Return what the profile says about the same matter coming back, or nothing; `about` is the matter's text."""
+    """Return what the profile says about the same matter coming back, or nothing; `about` is the matter's text.
+
+    Said once: what stands in an earlier reply is not said again.
+    """
+    said = "\n".join(line.text for line in conversation(sections.get("recent", "")) if not line.customer)
     profile = sections.get("profile", "")
     matter = normal(f"{sections.get('newest', '')}\n{about}")
     parts = []
@@ -52,13 +56,13 @@ def repeats(sections: dict[str, str], about: str, lang: str) -> str:
         codes = error_codes(sentence)
         same = set(codes) & set(error_codes(matter)) if codes else concepts_in(normal(sentence)) & concepts_in(matter)
         if count and same:
-            what = codes[0] if codes else ("这类问题" if lang == "zh" else "this matter")
+            what = (f" {codes[0]} " if lang == "zh" else codes[0]) if codes else ("这类问题" if lang == "zh" else "this matter")
             parts.append(_again(what, count, lang))
             break
     if REMIND.search(profile) and {"bank_sync", "bank_auth", "reminder"} & concepts_in(matter):
         parts.append("您希望到期前收到提醒的需求,我们已经记录。" if lang == "zh"
                      else "Your wish for a reminder before the expiry is noted.")
-    return ("" if lang == "zh" else " ").join(parts)
+    return ("" if lang == "zh" else " ").join(part for part in parts if part not in said)
 
 
 def plain(text: str) -> str:
@@ -68,7 +72,7 @@ def plain(text: str) -> str:
 
 def _again(what: str, count: int, lang: str) -> str:
     if lang == "zh":
-        return f"记录显示 {what} 此前已出现过 {count} 次,这是第 {count + 1} 次,就不从头排查了。"
+        return f"记录显示{what}此前已出现过 {count} 次,这是第 {count + 1} 次,就不从头排查了。"
     times = {1: "once", 2: "twice"}.get(count, f"{count} times")
     return f"Our records show that you have had {what} {times} before (so this is number {count + 1}); no need to start from scratch."
 
@@ -115,7 +119,7 @@ def _last_words(recent: str, lang: str) -> str:
     if asked:
         parts.append(f"刚才您说的是“{clip(asked, 60)}”" if lang == "zh" else f'You last wrote: "{clip(asked, 90)}"')
     if answered:
-        shown = clip(plain(answered), 110 if lang == "zh" else 160)
+        shown = clip(bare(plain(answered)), 110 if lang == "zh" else 160)
         parts.append(f"我们的答复是“{shown}”" if lang == "zh" else f'and we answered: "{shown}"')
     if not parts:
         return ""

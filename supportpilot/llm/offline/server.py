@@ -95,7 +95,7 @@ class Handler(BaseHTTPRequestHandler):
         """Serve the questions."""
         routes: dict[str, Callable[[Any], None]] = {
             "/v1/chat/completions": self._chat,
-            "/v1/embeddings": lambda body: self._send(200, wire.embeddings(body)),
+            "/v1/embeddings": self._embed,
             "/_control": lambda body: self._send(200, self.server.control.order(body)),
         }
         path = urlsplit(self.path).path
@@ -118,9 +118,17 @@ class Handler(BaseHTTPRequestHandler):
         fault = self.server.control.take(task)
         if fault.latency_ms:
             self.server.stopping.wait(fault.latency_ms / 1000)
+        if fault.error == "no_json_schema" and (request.get("response_format") or {}).get("type") == "json_schema":
+            raise wire.BadRequest("this response_format type is not available (ordered)", "response_format")
         if not self._failed(fault):
             answer = _spoiled(rules.answer(messages, request.get("tools"), request.get("response_format")), fault)
             self._answer(request, messages, answer, fault)
+
+    def _embed(self, body: Any) -> None:  # noqa: ANN401 -- checked first thing
+        answer = wire.embeddings(body)
+        self.server.control.record("embed", body)
+        if not self._failed(self.server.control.take("embed")):
+            self._send(200, answer)
 
     def _failed(self, fault: Fault) -> bool:
         if fault.error == "429":

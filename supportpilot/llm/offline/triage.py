@@ -42,7 +42,7 @@ RELAXED = re.compile(r"不急|不着急|有空|随便问|顺便问|了解一下|
 MINE = re.compile(r"我(?:的|司|家)|我们(?:的|公司|家|单位|这边)|本公司|我这|咱们?(?:公司|家)|(?<![a-z])(?:my|our|mine|ours)(?![a-z])|(?<![a-z])(?:i|we)(?:'ve| have|'m| am| are|'re| was| were| got| can't| cannot)(?![a-z])")
 POLICY = re.compile(r"政策|规则|条件|规定|流程|标准|一般|通常|支持哪些|区别|policy|policies|rules?|conditions|terms|in general|generally|difference|how does|how do (?:refunds|you)")
 REFUND_ASK = re.compile(
-    r"申请退|(?:我|我们)?(?:要|想|要求|希望|需要|请|麻烦|帮(?:我|忙)?|给我|得).{0,12}退|退给|退回来|退还|把.{0,16}退|退一下|退了吧|退我|能(?:不能)?.{0,6}退|可以.{0,4}退|钱.{0,4}退|退款[!!。]?$"
+    r"申请退|(?:我|我们)?(?:要|想|要求|希望|需要|请|麻烦|帮(?:我|忙)?|给我|得).{0,12}退|退给|退回来|退还|把.{0,16}退|退\s?(?:一|两|这|那|掉|inv)|退一下|退了吧|退我|能(?:不能)?.{0,6}退|可以.{0,4}退|钱.{0,4}退|退款[!!。]?$"
     r"|(?:want|like|need|request\w*|get|give|have|asking for|please|expect|demand|can i|can we|could).{0,25}(?:refund|money back)|refund (?:me|us|my|our|this|that|the|it|invoice)|money back",
 )
 STATUS_ASK = re.compile(r"到账|进度|到哪|处理得|批了|多久|几天|什么时候|status|how long|when (?:will|do|does)|arriv\w*|processed")
@@ -137,7 +137,7 @@ def _joined(newest: str, extra: list[str], *, english: bool) -> str:
         extra = [word for part in extra for word in part.split() if word.isascii()] + foreign
     else:
         own = clip(" ".join(STOP_ZH.sub(" ", newest).split()), 80 if extra else 240) or own
-        extra = [word for part in extra for word in part.split() if not word.isalpha() or not word.isascii()]
+        extra = [word for part in extra for word in part.split() if not LOWER_LATIN.fullmatch(word)]
     words = [word for part in extra for word in part.split() if word.lower() not in own.lower()]
     return " ".join([own, *dict.fromkeys(words)])
 
@@ -156,6 +156,7 @@ def needs_account(sections: dict[str, str], category: str, *, unsolved: bool) ->
     return category in ("billing", "invoice", "plan_change") and bool(MINE.search(newest)) and not POLICY.search(newest)
 
 
+LOWER_LATIN = re.compile(r"[a-z-]+")
 INVOICED = re.compile(r"(?<![a-z0-9-])[a-z]{2,6}-?\d[\d-]{3,}\d")
 
 
