@@ -1,0 +1,104 @@
+"""A summary by rule: sentences copied from the entries, chosen and shortened, never reworded. Pure.
+
+Used where no checked summary of the model is at hand, so that no customer waits for one. What it says passes
+the check of `verify` by construction: a line that does not is dropped.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from supportpilot.memory.tokens import is_han
+from supportpilot.memory.verify import SUMMARY_CHARS, claimed, orders_its_reader, problems, supported
+
+LABELS = {"zh": ("诉求", "单号金额", "答复承诺", "未解决"), "en": ("Asks", "Figures", "Answers", "Open")}
+NOTHING = {"zh": "- 早前对话没有可记的内容", "en": "- nothing to note in the early part"}
+SHARES = (0.34, 0.0, 0.38, 0.28)      # of the room that the figures leave; those are never cut
+FIGURES_SHARE = 0.4
+
+_BOUNDARY = re.compile(r"[。!?!?;;\n]+|\.(?=\s|$)")
+_FIGURE = re.compile(
+    r"\d{4}[-/年]\d{1,2}[-/月]\d{1,2}日?|(?:¥|¥|\$)\s?\d[\d,.]*\d|\d[\d,.]*\s?(?:元|块|CNY|USD)"
+    r"|[A-Za-z]+[-_]?\d[\w-]*|\d[\d-]*\d{3,}",
+    re.ASCII)
+_PROMISE = re.compile(r"工作日|小时内|天内|分钟内|预计|承诺|保证|会尽快|会在|将在|稍后|跟进|回复您|提醒|we will|will be|within|by the end", re.IGNORECASE)
+_OPEN = re.compile(r"[吗呢么]$|怎么|什么时候|多久|能不能|可以.{0,6}吗|还是|仍然|依然|不行|没有|没收到|失败|\bstill\b|\bnot\b|\bhow\b|\bwhen\b|\?", re.IGNORECASE)
+_GREETING = re.compile(r"^(?:您好|你好|在吗|在不在|谢谢|多谢|好的|请问|hi|hello|thanks?|thank you|ok)[,,!!。.\s]*$", re.IGNORECASE)
+_COURTESY = re.compile(r"^(?:您好|你好|请问|hi|hello)[,,!!\s]+", re.IGNORECASE)
+_EDGES = re.compile(r"^[\s,,、*#>|-]+|[\s,,、*#>|-]+$")
+_CITATION = re.compile(r"\[([^\]]*)\]\([^)]*\)|\s?\[KB-[\w-]+\]")
+
+
+def rule_summary(turns: Sequence[Mapping[str, Any]], limit: int = SUMMARY_CHARS) -> str:
+    """Return at most `limit` characters: what was asked, figures, what was answered or promised, what is open."""
+    lang = "zh" if any(is_han(ch) for turn in turns for ch in str(turn["content"])) else "en"
+    asked = _sentences(turn for turn in turns if turn["role"] == "customer")
+    answered = _sentences(turn for turn in turns if turn["role"] != "customer")
+    figures = _figures(turns, int(limit * FIGURES_SHARE))
+    parts = (_asks(asked), figures, _last(answered, _PROMISE), _last(asked[1:], _OPEN))
+    source = supported("\n".join(str(turn["content"]) for turn in turns))
+    lines = [line for line in _bullets(parts, LABELS[lang], limit) if not problems(line, source, limit)]
+    return "\n".join(lines)[:limit] or NOTHING[lang][:limit]
+
+
+def clip(text: str, limit: int) -> str:
+    """Return a text cut to `limit` characters, never inside a figure (half an invoice number is another one)."""
+    if len(text) <= limit:
+        return text
+    whole = claimed(text)
+    cut = text[:max(0, limit - 1)]
+    while cut and claimed(cut).missing_in(whole):
+        cut = cut[:-1]
+    return f"{cut.rstrip()}…" if cut.strip() else ""
+
+
+def _sentences(turns: Any) -> list[str]:  # noqa: ANN401 -- an iterable of entries
+    found = []
+    for turn in turns:
+        for piece in _BOUNDARY.split(_CITATION.sub(r"\1", str(turn["content"]))):
+            sentence = _COURTESY.sub("", _EDGES.sub("", " ".join(piece.split())))
+            if sentence and not _GREETING.match(sentence) and not orders_its_reader(sentence):
+                found.append(sentence)
+    return found
+
+
+def _figures(turns: Sequence[Mapping[str, Any]], room: int) -> str:
+    """Return ids, codes, amounts and dates, the newest kept if not all fit, in the order they were named."""
+    texts = [_CITATION.sub("", str(turn["content"])) for turn in turns]
+    named = dict.fromkeys(figure.strip() for text in texts for figure in _FIGURE.findall(text))
+    kept: list[str] = []
+    for figure in reversed(named):
+        if len("、".join([figure, *kept])) <= room:
+            kept.insert(0, figure)
+    return "、".join(kept)
+
+
+def _asks(asked: list[str]) -> str:
+    """Return the first ask, and the last other one: what it began with, and what it is about now."""
+    if not asked:
+        return ""
+    first, last = asked[0], asked[-1]
+    return first if last == first else f"{clip(first, 36)};{last}"
+
+
+def _last(sentences: list[str], wanted: re.Pattern[str]) -> str:
+    telling = [s for s in sentences if wanted.search(s)]
+    return (telling or sentences or [""])[-1]
+
+
+def _bullets(parts: tuple[str, ...], labels: tuple[str, ...], limit: int) -> list[str]:
+    fixed = sum(len(f"- {label}:\n") for label, part in zip(labels, parts, strict=True) if part) + len(parts[1])
+    rooms = _shared([len(part) for part in parts], max(0, limit - fixed))
+    shown = [part if not share else clip(part, room) for part, share, room in zip(parts, SHARES, rooms, strict=True)]
+    return [f"- {label}:{text}" for label, text in zip(labels, shown, strict=True) if text]
+
+
+def _shared(lengths: list[int], room: int) -> list[int]:
+    """Return each part's room: its share, and what shorter parts left over."""
+    rooms = [min(length, int(room * share)) for length, share in zip(lengths, SHARES, strict=True)]
+    for i, share in enumerate(SHARES):
+        if share:
+            rooms[i] += min(lengths[i] - rooms[i], room - sum(rooms))
+    return rooms
