@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 from decimal import Decimal
 from functools import lru_cache
@@ -28,10 +29,9 @@ SECRETS = ("database_url", "redis_url", "broker_url", "openai_api_key", "webhook
 CHANNEL_SECRETS = "WEBHOOK_SECRET_"
 FILE = "_FILE"
 
-Positive = Annotated[float, Field(gt=0)]
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=1)]
-
-
 
 
 def _default_data_dir() -> Path:
@@ -114,12 +114,9 @@ class Settings(BaseSettings):
     sweep_seconds: Positive = Field(5.0, description="seconds between two sweeps for work that nobody holds")
     approval_expires_hours: Positive = Field(72.0, description="hours until an undecided approval becomes a handoff")
     approval_notice: bool = Field(default=True, description="tell the customer once that a colleague is checking the refund")
-    resolve_after_hours: Positive = Field(24.0, description="quiet hours after which an answered ticket is resolved")
-    retention_days: Positive = Field(90.0, description="days that snapshots of resolved tickets are kept")
-    turn_debounce_seconds: Annotated[float, Field(ge=0)] = Field(2.0, description="quiet seconds to wait for the customer's next line; 0 turns waiting off everywhere")
-    turn_debounce_max_seconds: Annotated[float, Field(ge=0)] = Field(10.0, description="longest wait from the first line, in seconds")
+    turn_debounce_seconds: NotNegative = Field(2.0, description="quiet seconds to wait for the customer's next line; 0 turns waiting off everywhere")
+    turn_debounce_max_seconds: NotNegative = Field(10.0, description="longest wait from the first line, in seconds")
     conversation_idle_minutes: Positive = Field(30.0, description="minutes of silence after which a message without an id opens a new ticket")
-    ticket_rate_limits: str = Field("10/10m,15/30m,25/60m,50/180m,100/600m", description="customer messages answered per window on one ticket before a human gets it; empty turns the limits off")
 
     webhook_secret: str | None = Field(None, description="secret of signed webhooks (whsec_...), several separated by spaces; per channel WEBHOOK_SECRET_<CHANNEL>")
     reply_callback_url: str | None = Field(None, description="where replies of the generic channel are posted; unset: kept and counted as accepted")
@@ -200,9 +197,12 @@ class Settings(BaseSettings):
     def _seconds(self, name: str, channel: str) -> float:
         value = self.channel_value(name, channel)
         try:
-            return max(0.0, float(value or 0))
+            seconds = float(value or 0)
         except ValueError:
-            raise Misconfigured(f"{name}_{channel.upper()}: {value!r} is not a number of seconds") from None
+            seconds = math.nan
+        if not math.isfinite(seconds):
+            raise Misconfigured(f"{name}_{channel.upper()}: {value!r} is not a number of seconds")
+        return max(0.0, seconds)
 
 
 def load_settings(**overrides: object) -> Settings:
@@ -216,7 +216,7 @@ def load_settings(**overrides: object) -> Settings:
     except ValidationError as error:
         first = error.errors()[0]
         name = str(first["loc"][0]).upper() if first["loc"] else "settings"
-        shown = repr(first.get("input"))[:60] if "SECRET" not in name and "KEY" not in name else "the value given"
+        shown = repr(first.get("input"))[:60] if name.lower() not in SECRETS else "the value given"
         raise Misconfigured(f"{name}: {shown} is not valid: {first['msg']}") from None
 
 
