@@ -37,7 +37,7 @@ seed: $(READY)  ## load the demo data into the database that `up` runs (or DATAB
 	$(BIN)/supportpilot seed --yes
 
 pins: $(READY)  ## compile the pins from pyproject.toml anew
-	$(BIN)/pip-compile --quiet --strip-extras --no-emit-index-url --no-emit-trusted-host --no-emit-find-links --no-annotate --no-header --extra local --output-file requirements.txt pyproject.toml
+	$(BIN)/pip-compile --quiet --strip-extras --no-emit-index-url --no-emit-trusted-host --no-emit-find-links --no-annotate --no-header --output-file requirements.txt pyproject.toml
 	$(BIN)/pip-compile --quiet --strip-extras --no-emit-index-url --no-emit-trusted-host --no-emit-find-links --no-annotate --no-header --extra local --extra dev --output-file requirements-dev.txt pyproject.toml
 
 clean:  ## remove the virtual environment and caches
