@@ -28,7 +28,7 @@ PROCESSES: dict[str, str] = {
     "background": f"{_WORKER} -n background@%h -c 2 -Q background",
     "desk": f"{_WORKER} -n desk@%h -c 1 -Q desk",
     "beat": 'celery -q -A worker.app beat -s "$DATA_DIR/beat-schedule" --pidfile=',
-    "flower": 'celery -A worker.app flower --logging=warning --address="$HOST" --port="$FLOWER_PORT" --persistent=True --db="$DATA_DIR/flower"',
+    "flower": "python -m worker.flower",
 }
 
 KILL_SECONDS = 15   # above the keepers' grace, so that they finish first
