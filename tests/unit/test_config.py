@@ -1,4 +1,4 @@
-"""Settings: secrets by file, and one clear line when something is wrong."""
+"""Settings: secrets by file, values per channel, what `up` wrote, and one clear line when something is wrong."""
 
 from __future__ import annotations
 
@@ -81,3 +81,91 @@ def test_a_file_that_may_not_be_read_is_one_line(secret, monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY_FILE", path)
     with pytest.raises(Misconfigured, match=r"^OPENAI_API_KEY_FILE: cannot read .*Permission denied$"):
         load_settings()
+
+
+@pytest.mark.parametrize(("name", "value"), [
+    ("LEASE_SECONDS", "soon"), ("LEASE_SECONDS", "0"), ("LEASE_SECONDS", "inf"), ("SWEEP_SECONDS", "nan"),
+    ("TURN_DEBOUNCE_SECONDS", "-1"), ("CONTEXT_KEEP_LAST", "0"), ("MAX_ATTEMPTS", "1.5"), ("PORT", "65536"),
+    ("LOG_LEVEL", "LOUD"), ("LLM_PRICES", "cheap"), ("LLM_PRICES", "[1]"), ("LLM_PRICES", '{"m": ["1"]}'),
+    ("APPROVAL_NOTICE", "perhaps"),
+])
+def test_a_malformed_value_is_one_line_that_names_the_variable(name, value, monkeypatch):
+    monkeypatch.setenv(name, value)
+    with pytest.raises(Misconfigured) as error:
+        load_settings()
+    assert str(error.value).startswith(f"{name}: ")
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("name", SECRETS)
+def test_a_secret_that_does_not_fit_is_not_echoed(name):
+    with pytest.raises(Misconfigured) as error:
+        load_settings(**{name: ["hunter2"]})
+    assert str(error.value).startswith(f"{name.upper()}: the value given is not valid")
+    assert "hunter2" not in str(error.value)
+
+
+def test_a_channel_waits_as_its_own_variables_say(monkeypatch):
+    monkeypatch.setenv("TURN_DEBOUNCE_SECONDS_GENERIC", "0.5")
+    monkeypatch.setenv("TURN_DEBOUNCE_MAX_SECONDS_GENERIC", "3")
+    settings = load_settings()
+    assert settings.debounce("generic") == (0.5, 3.0)
+    assert settings.debounce("terminal") == (2.0, 10.0)
+
+
+def test_the_longest_wait_is_never_below_the_quiet_one():
+    assert load_settings(turn_debounce_seconds=30).debounce("generic") == (30.0, 30.0)
+
+
+def test_a_general_zero_turns_waiting_off_on_every_channel(monkeypatch):
+    monkeypatch.setenv("TURN_DEBOUNCE_SECONDS", "0")
+    monkeypatch.setenv("TURN_DEBOUNCE_SECONDS_GENERIC", "5")
+    assert load_settings().debounce("generic") == (0.0, 0.0)
+
+
+@pytest.mark.parametrize("value", ["a while", "inf", "nan"])
+def test_a_channels_wait_that_is_no_number_is_named(value, monkeypatch):
+    monkeypatch.setenv("TURN_DEBOUNCE_SECONDS_GENERIC", value)
+    with pytest.raises(Misconfigured, match=f"^TURN_DEBOUNCE_SECONDS_GENERIC: '{value}' is not a number of seconds$"):
+        load_settings().debounce("generic")
+
+
+def test_a_channel_may_have_several_secrets_of_its_own(monkeypatch):
+    monkeypatch.setenv("WEBHOOK_SECRET", "general")
+    monkeypatch.setenv("WEBHOOK_SECRET_GENERIC", "new  old")
+    settings = load_settings()
+    assert settings.webhook_secrets("generic") == ["new", "old"]
+    assert settings.webhook_secrets("chatwoot") == ["general"]
+    monkeypatch.delenv("WEBHOOK_SECRET")
+    assert load_settings().webhook_secrets("chatwoot") == []
+
+
+@pytest.mark.parametrize("content", ["", "not json", "[]", "{}"])
+def test_a_damaged_run_file_is_as_good_as_none(content):
+    settings = load_settings()
+    settings.data_dir.mkdir(parents=True)
+    settings.run_file.write_text(content, encoding="utf-8")
+    assert run_values(settings) == {}
+
+
+def test_a_run_file_fills_in_only_what_the_environment_lacks_and_only_settings(monkeypatch):
+    monkeypatch.setenv("PORT", "1234")
+    settings = load_settings()
+    settings.data_dir.mkdir(parents=True)
+    found = {"settings": {"port": "8001", "flower_port": "5556", "path": "/evil"}}
+    settings.run_file.write_text(json.dumps(found), encoding="utf-8")
+    assert (get_settings().port, get_settings().flower_port) == (1234, 5556)
+    assert run_values(settings) == {"flower_port": "5556"}
+
+
+def test_a_price_for_one_model_leaves_the_others(monkeypatch):
+    monkeypatch.setenv("LLM_PRICES", '{"gpt-x": ["1.5", "0.5", "6"]}')
+    prices = load_settings().llm_prices
+    assert [str(p) for p in prices["gpt-x"]] == ["1.5", "0.5", "6"]
+    assert "default" in prices
+
+
+def test_any_broker_goes_before_redis():
+    assert load_settings(redis_url="redis://r").broker == "redis://r"
+    assert load_settings(redis_url="redis://r", broker_url="amqp://b").broker == "amqp://b"
+    assert load_settings().broker is None
