@@ -27,7 +27,7 @@ Reason = Annotated[str, typer.Option(help="Why; it is recorded.")]
 Version = Annotated[int | None, typer.Option(help="The highest message number you have read; without it, that of the request.")]
 
 COLUMNS = [("approval", "id"), ("ticket", "ticket_id"), ("status", "status"), ("request", "summary"),
-           ("version", "version"), ("asked", "created_at"), ("expires", "expires_at"), ("by", "decided_by")]
+           ("version", "version"), ("expires", "expires_at"), ("by", "decided_by")]
 
 
 @app.command("list")

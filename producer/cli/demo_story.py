@@ -51,6 +51,13 @@ def tell_story(world: World, view: View, steps: Sequence[Step]) -> int:
     return 0
 
 
+def all_is_there(world: World, view: View) -> None:
+    """Every part answers before the story begins."""
+    ran = world.wait_for(lambda: found if (found := world.command("doctor")).code == 0 else None,
+                         "doctor finds something missing; run `supportpilot doctor` on a stack of your own to see what")
+    view.tell(f"$ supportpilot doctor\n{ran.out.rstrip()}")
+
+
 def fourth_time(world: World, view: View) -> None:
     """A known customer has the known fault once more; the memory of three old tickets is in front of the model."""
     view.customer(WU, FIRST)
@@ -130,7 +137,7 @@ def message_is_held(world: World, view: View) -> None:
 def stale_approval(world: World, view: View) -> None:
     """Whoever approves without having read the new message is refused."""
     ran = world.command("approvals", "approve", world.approval_id, "--by", APPROVER)
-    view.tell(f"$ supportpilot approvals approve {world.approval_id} --by {APPROVER}\n{ran.error}(exit {ran.code})")
+    view.tell(f"$ supportpilot approvals approve {world.approval_id} --by {APPROVER}\n{ran.error.rstrip()}  (exit {ran.code})")
     require(ran.code == 3, f"the stale approval ended with exit {ran.code}, not 3")
     require(f"--version {world.newest_version(LIN)}" in ran.error, "the refusal does not name the version to give")
     require(world.approval().status == "pending" and not world.refunds(LIN), "the stale approval had an effect")
@@ -141,7 +148,7 @@ def approval_after_reading(world: World, view: View) -> None:
     """After reading, the approval goes through, and the money moves exactly once."""
     version = str(world.newest_version(LIN))
     ran = world.command("approvals", "approve", world.approval_id, "--by", APPROVER, "--version", version)
-    view.tell(f"$ supportpilot approvals approve {world.approval_id} --by {APPROVER} --version {version}\n{ran.out}{ran.error}")
+    view.tell(f"$ supportpilot approvals approve {world.approval_id} --by {APPROVER} --version {version}\n{ran.out.rstrip()}{ran.error}")
     require(ran.code == 0, f"the approval ended with exit {ran.code}")
     view.reply("reply", world.hear(LIN, "reply", 1)["body"])
     refunds = world.refunds(LIN)
@@ -187,6 +194,7 @@ def what_it_cost(world: World, view: View) -> None:
 
 
 STORY = [
+    Step("database, broker, workers, model: all there", all_is_there),
     Step("吴刚 reports E3001 for the fourth time (signed webhook)", fourth_time),
     Step("a follow-up, answered in context", follow_up),
     Step("kill -9 of the worker; the third message is answered all the same", worker_dies),

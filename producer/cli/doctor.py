@@ -10,12 +10,13 @@ from typing import Annotated
 import httpx
 import typer
 from celery import Celery
+from kombu import Connection
 from kombu.exceptions import KombuError, OperationalError
 
 from producer.cli.screen import line, print_json, say
 from producer.cli.session import current_settings, database_url
 from supportpilot.config import Settings
-from supportpilot.db import leases
+from supportpilot.db import embeddings, leases
 from supportpilot.db.migrate import pending
 from supportpilot.db.pool import connect
 from supportpilot.errors import Misconfigured, SupportPilotError
@@ -23,7 +24,7 @@ from worker.app import publisher_app
 from worker.queues import QUEUES
 
 SOCKET_SECONDS = 2.0
-PING_SECONDS = 1.5
+PING_SECONDS = 2.0
 CLOCK_SECONDS = 0.1     # workers that far apart write checkpoints in the wrong order
 QUEUE_WARNING = 10_000
 
@@ -97,14 +98,20 @@ def _broker(settings: Settings) -> list[Check]:
 def _queues(settings: Settings) -> list[Check]:
     with _celery(settings) as app, app.connection_for_write() as connection:
         try:
-            channel = connection.default_channel
-            lengths = {name: int(channel.queue_declare(name, passive=True).message_count) for name in QUEUES}
-        except connection.channel_errors:
-            return [Check("queues", True, "not there yet: no worker has been started on this broker")]
+            lengths = {name: _length(connection, name) for name in QUEUES}
         except connection.connection_errors as error:
             return [Check("queues", False, f"broker away: {line(error, 100)}")]
     shown = ", ".join(f"{name} {length}" for name, length in lengths.items())
     return [Check("queues", max(lengths.values()) < QUEUE_WARNING, shown)]
+
+
+def _length(connection: Connection, queue: str) -> int:
+    """Return how many tasks wait; Redis knows no empty queue, and other brokers close the channel over a missing one."""
+    with connection.channel() as channel:
+        try:
+            return int(channel.queue_declare(queue, passive=True).message_count)
+        except connection.channel_errors:
+            return 0
 
 
 def _workers(settings: Settings) -> list[Check]:
@@ -124,7 +131,9 @@ def _workers(settings: Settings) -> list[Check]:
 def _celery(settings: Settings) -> Celery:
     if not settings.broker:
         raise Misconfigured("no broker: start it with `supportpilot up`, or set REDIS_URL")
-    return publisher_app(settings, SOCKET_SECONDS)
+    app = publisher_app(settings, SOCKET_SECONDS)
+    app.conf.broker_pool_limit = 0      # asking takes a second connection; from a pool of one it would wait for ever
+    return app
 
 
 def _model(settings: Settings) -> list[Check]:
@@ -140,7 +149,20 @@ def _model(settings: Settings) -> list[Check]:
     return [Check("llm", True, f"{settings.llm_model} at {base or 'api.openai.com'}{offline}")]
 
 
+def _embeddings(settings: Settings) -> list[Check]:
+    """Say how far the second search leg is; pieces still missing are no failure, they follow in the background."""
+    model = settings.embedding_model
+    if not model:
+        return []
+    with connect(database_url(settings)) as conn:
+        embeddings.check_extension(conn)
+        if not embeddings.has_table(conn):
+            return [Check("embeddings", True, f"{model}: nothing embedded yet; the background worker begins within minutes")]
+        done, pieces = embeddings.coverage(conn, model)
+    return [Check("embeddings", True, f"{model}: {done} of {pieces} pieces of articles embedded")]
+
+
 CHECKS: list[tuple[str, Callable[[Settings], list[Check]]]] = [
     ("database", _database), ("migrations", _migrations), ("clock", _clock), ("broker", _broker), ("workers", _workers),
-    ("queues", _queues), ("llm", _model),
+    ("queues", _queues), ("llm", _model), ("embeddings", _embeddings),
 ]

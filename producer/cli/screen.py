@@ -22,6 +22,7 @@ from rich.text import Text
 # C0 but tab and newline, DEL, C1, marks that turn the writing direction round, invisible and lone halves.
 _UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]")
 CELL_CHARS = 70
+LONG_FIELDS = frozenset({"body", "subject", "text", "title", "reason", "last_error", "summary", "contact", "sender"})
 
 
 def safe(value: object) -> str:
@@ -81,17 +82,16 @@ def money(value: object) -> str:
 
 
 def moment(value: object) -> str:
-    """Return a time for people, to the second."""
-    if isinstance(value, datetime):
-        return value.strftime("%Y-%m-%d %H:%M:%S")
-    return safe(value)[:19].replace("T", " ")
+    """Return a time (UTC, as the database gives it) for people, to the minute."""
+    text = value.isoformat() if isinstance(value, datetime) else safe(value)
+    return f"{text[:16].replace('T', ' ')}Z" if len(text) >= 16 else text
 
 
 def print_table(title: str, columns: Sequence[tuple[str, str]], rows: Iterable[object]) -> None:
     """Print records as a table; a column is (heading, field)."""
     table = Table(title=title, title_justify="left", header_style="bold", expand=False)
-    for heading, _ in columns:
-        table.add_column(heading, overflow="fold")
+    for heading, field in columns:
+        table.add_column(heading, overflow="fold", no_wrap=field not in LONG_FIELDS)
     count = 0
     for row in rows:
         record = plain(row)
