@@ -153,3 +153,4 @@ class Ports:
     schedule_compress: Callable[[str], None] = _nothing                # ticket_id
     schedule_profile: Callable[[str], None] = _nothing                 # customer_id
     schedule_prune: Callable[[str], None] = _nothing                   # ticket_id
+    schedule_embed: Callable[[], None] = _nothing

@@ -108,6 +108,8 @@ class Deps:
         """Close the connections to the models; the database stays its owner's."""
         self.llm.close()
         self.small_llm.close()
+        if isinstance(self.retriever, HybridRetriever):
+            self.retriever.close()
 
     def spent(self) -> float:
         """What both clients have cost this process so far, in CNY; one object counts once."""

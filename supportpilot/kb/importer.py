@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 
 from supportpilot.db.articles import Article, upsert_article
@@ -10,26 +11,40 @@ from supportpilot.db.pool import Connection
 from supportpilot.errors import Misconfigured
 
 
-def read_directory(path: Path) -> list[Article]:
-    """Read every `.md` file below a directory, in the order of their names.
+@dataclass(frozen=True)
+class Folder:
+    """What a directory holds: articles, and a line (`file:line: what is wrong`) for each file that is none."""
+
+    articles: list[Article]
+    problems: list[str]
+
+
+def read_directory(path: Path) -> Folder:
+    """Read every `.md` file below a directory, in the order of their names; of two with one id the first counts.
 
     Raises:
-        Misconfigured: no such directory, no file in it, an id used twice, or a malformed file (`file:line: what`).
+        Misconfigured: no such directory, or no file in it.
     """
     if not path.is_dir():
         raise Misconfigured(f"{path}: not a directory")
-    seen: dict[str, str] = {}
-    articles: list[Article] = []
-    for file in sorted(path.rglob("*.md")):
-        name = str(file.relative_to(path))
-        article = parse_article(_text(file, name), name)
-        if article.id in seen:
-            raise Misconfigured(f"{name}:1: id {article.id} is already used by {seen[article.id]}")
-        seen[article.id] = name
-        articles.append(article)
-    if not articles:
+    files = sorted(path.rglob("*.md"))
+    if not files:
         raise Misconfigured(f"{path}: no .md file in it")
-    return articles
+    seen: dict[str, str] = {}
+    found = Folder([], [])
+    for file in files:
+        name = str(file.relative_to(path))
+        try:
+            article = parse_article(_text(file, name), name)
+        except Misconfigured as problem:
+            found.problems.append(str(problem))
+            continue
+        if article.id in seen:
+            found.problems.append(f"{name}:1: id {article.id} is already used by {seen[article.id]}")
+            continue
+        seen[article.id] = name
+        found.articles.append(article)
+    return found
 
 
 def import_articles(conn: Connection, articles: list[Article]) -> int:

@@ -76,7 +76,7 @@ def _of_status(error: openai.APIStatusError, model: str) -> SupportPilotError:
     if status in (401, 403):
         return Permanent(f"the model provider refuses the key ({status}): check OPENAI_API_KEY and OPENAI_BASE_URL")
     if status == 404:
-        return Permanent(f"the model provider does not know {model!r} (404): check LLM_MODEL, LLM_SMALL_MODEL and OPENAI_BASE_URL")
+        return Permanent(f"the model provider does not know {model!r} (404): check LLM_MODEL, LLM_SMALL_MODEL, EMBEDDING_MODEL and OPENAI_BASE_URL")
     return Permanent(f"the model provider rejects the request ({status}): {_line(error)}")
 
 

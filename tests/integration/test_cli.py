@@ -393,8 +393,18 @@ def test_kb_articles_are_imported_and_found(shell: Shell, tmp_path: Path) -> Non
 
 def test_kb_import_names_the_file_that_is_wrong(shell: Shell, tmp_path: Path) -> None:
     (tmp_path / "bad.md").write_text("no front matter", encoding="utf-8")
-    assert "bad.md" in shell.fails(2, "kb", "import", str(tmp_path))
+    assert "bad.md" in shell.fails(1, "kb", "import", str(tmp_path))
     shell.fails(2, "kb", "import", str(tmp_path / "missing"))
+
+
+def test_kb_import_names_articles_without_id_or_title_and_takes_the_others(shell: Shell, tmp_path: Path) -> None:
+    for name, text in (("a.md", ARTICLE.replace("id: KB-test-001\n", "")), ("b.md", ARTICLE),
+                       ("c.md", ARTICLE.replace("title: 如何找到彩虹\n", ""))):
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    code, out, err = shell("kb", "import", str(tmp_path))
+    assert (code, out) == (1, f"imported 1 articles from {tmp_path}, 2 left out\n")
+    assert err.splitlines() == ["a.md:1: the front matter has no id", "c.md:1: the front matter has no title"]
+    assert [hit["article_id"] for hit in shell.json("kb", "search", "彩虹报表")] == ["KB-test-001"]
 
 
 def test_the_demo_knowledge_base_answers_an_error_code(demo_shell: Shell) -> None:

@@ -127,7 +127,10 @@ class Handler(BaseHTTPRequestHandler):
     def _embed(self, body: Any) -> None:  # noqa: ANN401 -- checked first thing
         answer = wire.embeddings(body)
         self.server.control.record("embed", body)
-        if not self._failed(self.server.control.take("embed")):
+        fault = self.server.control.take("embed")
+        if fault.latency_ms:
+            self.server.stopping.wait(fault.latency_ms / 1000)
+        if not self._failed(fault):
             self._send(200, answer)
 
     def _failed(self, fault: Fault) -> bool:
