@@ -8,10 +8,10 @@ import os
 from decimal import Decimal
 from functools import lru_cache
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
 import platformdirs
-from pydantic import Field, ValidationError, field_validator
+from pydantic import Field, ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
 from typing_extensions import override
 
@@ -90,7 +90,7 @@ class Settings(BaseSettings):
     openai_api_key: str | None = Field(None, description="key of the model provider; unset with OPENAI_BASE_URL: the offline rule model")
     openai_base_url: str | None = Field(None, description="URL of an OpenAI-compatible provider, ending in /v1")
     llm_model: str = Field("offline-rules", description="main model, writes the drafts")
-    llm_small_model: str | None = Field("offline-rules-small", description="cheap model for triage, review, summaries, profiles; unset: LLM_MODEL")
+    llm_small_model: str | None = Field(None, description="cheap model for triage, review, summaries, profiles; unset: LLM_MODEL, or offline-rules-small beside offline-rules")
     embedding_model: str | None = Field(None, description="embedding model for the second retrieval leg; unset: lexical only")
     embedding_min_similarity: Annotated[float, Field(ge=-1, le=1)] = Field(0.3, description="cosine similarity below which a piece of an article is no hit of the second leg; depends on EMBEDDING_MODEL")
     llm_timeout_seconds: Positive = Field(30.0, description="seconds one model call may take")
@@ -151,6 +151,13 @@ class Settings(BaseSettings):
         if not isinstance(given, dict):
             raise ValueError('must be a JSON object {"model": [input, cached, output]}')  # noqa: TRY004 -- pydantic turns only this one into its own
         return {**DEFAULT_PRICES, **given}
+
+    @model_validator(mode="after")
+    def _small_model(self) -> Self:
+        """A default that names the offline model's small one would be asked of every other provider too."""
+        if self.llm_small_model is None and self.llm_model == "offline-rules":
+            self.llm_small_model = "offline-rules-small"
+        return self
 
     @field_validator("log_level")
     @classmethod

@@ -169,3 +169,9 @@ def test_any_broker_goes_before_redis():
     assert load_settings(redis_url="redis://r").broker == "redis://r"
     assert load_settings(redis_url="redis://r", broker_url="amqp://b").broker == "amqp://b"
     assert load_settings().broker is None
+
+
+def test_the_small_model_of_another_provider_is_its_main_one_unless_it_is_named():
+    assert load_settings().llm_small_model == "offline-rules-small"
+    assert load_settings(llm_model="gpt-x").llm_small_model is None
+    assert load_settings(llm_model="gpt-x", llm_small_model="gpt-x-mini").llm_small_model == "gpt-x-mini"

@@ -90,7 +90,7 @@ def test_only_release_and_resolve_take_a_ticket_out_of_a_humans_hands(event):
 
 
 def test_what_a_human_says_and_the_handoff_are_never_withheld():
-    assert rules.WITHHELD_KINDS == {"reply", "notice", "ack"}
+    assert {"reply", "notice", "ack"} == rules.WITHHELD_KINDS
 
 
 def test_the_wait_doubles_from_five_seconds_to_a_quarter_of_an_hour():
