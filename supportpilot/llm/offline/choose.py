@@ -13,10 +13,10 @@ from supportpilot.llm.offline.triage import customer_words, is_follow_up, is_uns
 
 TITLE_TERM, BODY_TERM = 2.2, 1.0
 TITLE_CONCEPT, BODY_CONCEPT = 3.5, 0.5
-TITLE_CODE, BODY_CODE = 7.0, 2.5
+TITLE_CODE, BODY_CODE = 7.0, 3.5
 UNTITLED = 4.0
 FIRST_RANK = 2.0
-SAME_LANGUAGE = 4.0
+SAME_LANGUAGE = 5.0
 ENOUGH_COVERED = 0.34
 GENERIC = frozenset({"failure", "reminder", "still", "charge"})
 ALREADY_GIVEN = 4.0
@@ -86,8 +86,10 @@ def is_relevant(question: Question, article: Article) -> bool:
     newest = {t for t, share in question.terms.items() if share == 1.0}
     if not newest:
         return False
-    covered = len(newest & terms(f"{article.title}\n{article.body}")) / len(newest)
-    return covered >= ENOUGH_COVERED and bool(set(question.concepts) & concepts_in(normal(f"{article.title}\n{article.body}")) or covered > 2 * ENOUGH_COVERED)
+    whole = f"{article.title}\n{article.body}"
+    covered = len(newest & terms(whole)) / len(newest)
+    shared = bool(question.concepts.keys() & concepts_in(normal(whole)))
+    return covered >= ENOUGH_COVERED and (shared or (len(newest) > 1 and covered > 2 * ENOUGH_COVERED))
 
 
 def advice(article: Article, sections: dict[str, str]) -> str:

@@ -156,6 +156,8 @@ def needs_account(sections: dict[str, str], category: str, *, unsolved: bool) ->
     return category in ("billing", "invoice", "plan_change") and bool(MINE.search(newest)) and not POLICY.search(newest)
 
 
+# The house numbers its error codes by subject.
+CODE_FAMILIES = {"E1": "account", "E2": "billing", "E3": "technical", "E4": "api", "E5": "technical"}
 LOWER_LATIN = re.compile(r"[a-z-]+")
 INVOICED = re.compile(r"(?<![a-z0-9-])[a-z]{2,6}-?\d[\d-]{3,}\d")
 
@@ -174,8 +176,8 @@ def _votes(text: str, share: float) -> Counter[str]:
     votes: Counter[str] = Counter()
     for name in concepts_in(text):
         votes[CONCEPTS[name].category] += CONCEPTS[name].weight * share  # type: ignore[assignment] # votes are weighted
-    if any(code.startswith("E") for code in error_codes(text)):
-        votes["technical"] += 1.5 * share  # type: ignore[assignment]
+    for code in error_codes(text):
+        votes[CODE_FAMILIES.get(code[:2], "technical")] += 2.5 * share  # type: ignore[assignment]
     return votes
 
 
