@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from supportpilot.db.pool import Connection
@@ -50,6 +51,12 @@ def create(conn: Connection, fork: Fork) -> bool:
 def finish(conn: Connection, thread_id: str, outcome: str, reply: str) -> None:
     """Note how a replay ended; one that broke off keeps neither."""
     conn.execute("UPDATE desk.forks SET outcome = %s, reply = %s WHERE thread_id = %s", (outcome, reply, thread_id))
+
+
+def tickets_of(conn: Connection, thread_ids: Sequence[str]) -> dict[str, str]:
+    """Return the ticket of each thread that is a fork."""
+    found = conn.execute("SELECT thread_id, ticket_id FROM desk.forks WHERE thread_id = ANY(%s)", (list(thread_ids),))
+    return {row["thread_id"]: row["ticket_id"] for row in found.fetchall()}
 
 
 def snapshot_ids(conn: Connection, thread_id: str) -> list[str]:

@@ -7,7 +7,7 @@ from decimal import Decimal
 from typing import Any, Literal
 
 from supportpilot.config import Settings
-from supportpilot.db import llm_calls
+from supportpilot.db import forks, llm_calls
 from supportpilot.db.pool import Database, Row
 from supportpilot.llm.usage import apportion
 
@@ -22,12 +22,15 @@ def board(db: Database, settings: Settings, by: CostsBy) -> list[dict[str, Any]]
     """Return calls, tokens, cost and its share of the whole: days in order, all others dearest first.
 
     Costs are in CNY and sum to what the calls have cost, tokens to what the providers counted. A replay is a ticket
-    of its own.
+    of its own; `fork_of` names the one it replayed.
     """
     with db.connection() as conn:
         if by == "part":
             return _shared(_whole_units(llm_calls.costs_by_part(conn, settings.llm_prices)))
         found = llm_calls.costs(conn, by)
+        if by == "ticket":
+            origins = forks.tickets_of(conn, [row["key"] for row in found if row["key"]])
+            found = [{**row, "fork_of": origins.get(row["key"])} for row in found]
     return _shared(sorted(found, key=lambda row: str(row["key"])) if by == "day" else found)
 
 
