@@ -18,6 +18,7 @@ LIMIT = re.compile(r"(\d{2,4})\s?(?:字|个字|characters|chars)")
 BULLET = re.compile(r"^- (诉求|单号金额|答复承诺|未解决|Asks|Figures|Answers|Open):\s?(.*)$")
 LABELS = {"zh": ("诉求", "单号金额", "答复承诺", "未解决"), "en": ("Asks", "Figures", "Answers", "Open")}
 # Shares of the room after the figures, which are never cut.
+# What a part leaves over goes to the next.
 SHARES = (0.38, 0.0, 0.36, 0.26)
 WISHES = {"reminder_before_expiry": "授权到期前能收到提醒"}
 CYCLES = {"monthly": "月付", "yearly": "年付"}
@@ -33,7 +34,7 @@ def summary(sections: dict[str, str], system: str) -> str:
     old = {m.group(1): m.group(2) for line in before.splitlines() if (m := BULLET.match(line.strip()))}
     lines = conversation(transcript)
     asked = [s for line in lines if line.customer for s in sentences(bare(line.text))]
-    answered = [plain(s) for line in lines if not line.customer for s in sentences(line.text)]
+    answered = [bare(plain(s)) for line in lines if not line.customer for s in sentences(line.text)]
     parts = (_asks(asked), _figures(f"{before}\n{transcript}", limit), _answers(answered), _open(asked))
     kept = [part or old.get(label, "") for part, label in zip(parts, LABELS[lang], strict=True)]
     if not old and before and not kept[0]:
@@ -90,9 +91,11 @@ def _open(asked: list[str]) -> str:
 def _bullets(parts: list[str], labels: tuple[str, ...], limit: int) -> str:
     used = sum(len(label) + 4 for label, part in zip(labels, parts, strict=True) if part) + len(parts[1])
     room = max(0, limit - used)
-    bullets = []
+    bullets, owed = [], 0
     for label, part, share in zip(labels, parts, SHARES, strict=True):
-        shown = clip(part, int(room * share)) if share else part
+        mine = int(room * share) + owed
+        shown = clip(part, mine) if share else part
+        owed = max(0, mine - len(shown)) if share else owed
         if shown:
             bullets.append(f"- {label}:{shown}")
     return "\n".join(bullets)[:limit] or "- (empty)"

@@ -74,3 +74,10 @@ def test_a_long_history_drops_whole_sentences() -> None:
 
 def test_facts_that_are_no_json_give_a_profile_without_claims() -> None:
     assert "VIP" not in rules.answer(prompt("profile", facts="{broken")).content
+
+
+def test_an_english_summary_keeps_the_amount_and_the_whole_promise() -> None:
+    text = summarised("Customer: I was charged twice, invoice INV-202611-0044, please refund CNY 299.00\n"
+                      "Agent: Hello. We will answer within 3 working days.\nCustomer: when will it arrive?")
+    for kept in ("INV-202611-0044", "CNY 299.00", "3 working days", "when will it arrive"):
+        assert kept in text
