@@ -46,7 +46,8 @@ def test_the_whole_demo_happens_whatever_the_shell_has_configured(tmp_path: Path
                  "COLUMNS": "120"}
     done = subprocess.run([sys.executable, "-m", "producer.cli.main", "demo"], env=os.environ | elsewhere,
                           capture_output=True, text=True, encoding="utf-8", timeout=180, check=False)
-    assert done.returncode == 0, done.stdout[-3000:] + done.stderr
+    logs = "".join(p.read_text(encoding="utf-8", errors="replace")[-6000:] for p in open_folder.rglob("logs/up.log"))
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr + logs
     assert done.stderr == ""
     assert "not an LLM" in done.stdout
     assert done.stdout.count("✓") >= 20
