@@ -20,6 +20,9 @@ ROUTES: Final[dict[str, str]] = {
     "ticket.handle_message": TICKETS,
     "reply.deliver": DELIVERY,
     "kb.embed": BACKGROUND,
+    "memory.compress": BACKGROUND,
+    "memory.rebuild_profile": BACKGROUND,
     "desk.sweep": DESK,
     "desk.expire_approvals": DESK,
+    "desk.settle": DESK,
 }

@@ -56,10 +56,11 @@ def open_runtime(settings: Settings) -> Runtime:
     keeper.start()
     live = LiveBoard(db)
     live.start()
-    deps = replace(Deps.over(db, settings), check_lease=keeper.check)
+    ports = make_ports(settings)
+    deps = replace(Deps.over(db, settings, ports), check_lease=keeper.check)
     return Runtime(
         db=db, graph=build_graph(deps, checkpointer_over(db)), deps=deps, settings=settings,
-        ports=make_ports(settings), keeper=keeper, holder=_holder(), live=live,
+        ports=ports, keeper=keeper, holder=_holder(), live=live,
     )
 
 

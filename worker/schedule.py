@@ -9,6 +9,7 @@ from celery.beat import PersistentScheduler
 from supportpilot.config import Settings, get_settings
 
 EXPIRE_APPROVALS_SECONDS = 60.0
+SETTLE_SECONDS = 60.0
 EMBED_SECONDS = 120.0
 
 
@@ -19,6 +20,7 @@ def entries(settings: Settings) -> dict[str, dict[str, Any]]:
         **embed,
         "desk.sweep": _every(settings.sweep_seconds, "desk.sweep"),
         "desk.expire_approvals": _every(EXPIRE_APPROVALS_SECONDS, "desk.expire_approvals"),
+        "desk.settle": _every(SETTLE_SECONDS, "desk.settle"),
     }
 
 

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Protocol, TypeVar
 
 from pydantic import BaseModel
 
+from supportpilot.agent.state import Turn
 from supportpilot.config import Settings, get_settings
 from supportpilot.db.llm_calls import record_call
 from supportpilot.db.pool import Connection, Database
 from supportpilot.kb.retriever import HybridRetriever
 from supportpilot.llm.client import ChatResult, LLMClient, Message
-from supportpilot.memory.profile import get_or_build_profile
+from supportpilot.memory.profile import sources, template
+from supportpilot.memory.stored import newest_summary
 from supportpilot.tools import business
 from supportpilot.tools.registry import call_tool
-from supportpilot.types import Hit, LLMCall
+from supportpilot.types import Hit, LLMCall, Ports
 
 T = TypeVar("T", bound=BaseModel)
 
@@ -66,6 +68,8 @@ class Deps:
     escalate: (ticket_id, reason, reply) -> the notice that stands in the outbox.
     decide_refund: (ticket_id, approved, approver, reason, request, approval_id) -> {"status", "amount", ...}.
     finish_ticket: (ticket_id, category, kb_id or None, reply) -> the reply that stands in the outbox.
+    profile_for: customer_id -> the stored profile, or the template's while a rebuild is asked for.
+    summary_for: (ticket_id, turns) -> (summary, upto) that fits these entries, or None.
     check_lease: raises LeaseLost or Transient (deadline) if the turn must stop; asked before each node.
     """
 
@@ -78,6 +82,7 @@ class Deps:
     finish_ticket: Callable[[str, str, str | None, str], str]
     settings: Settings
     profile_for: Callable[[str], str] = lambda _customer_id: ""
+    summary_for: Callable[[str, Sequence[Turn]], tuple[str, int] | None] = lambda _ticket_id, _turns: None
     clock: Callable[[], datetime] = _utc_now
     check_lease: Callable[[str | None], None] = _always
     tool_schemas: list[dict[str, Any]] = field(default_factory=list)
@@ -88,8 +93,11 @@ class Deps:
         return cls.over(Database.over(conn), settings or get_settings())
 
     @classmethod
-    def over(cls, db: Database, settings: Settings) -> Deps:
-        """Build it over a pool; each effect takes a connection and a transaction of its own."""
+    def over(cls, db: Database, settings: Settings, ports: Ports | None = None) -> Deps:
+        """Build it over a pool; each effect takes a connection and a transaction of its own.
+
+        Through `ports` a profile that is out of date asks to be rebuilt.
+        """
         def report(call: LLMCall) -> None:
             with db.transaction() as conn:
                 record_call(conn, call)
@@ -101,7 +109,7 @@ class Deps:
             call_tool=_in_transaction(db, call_tool), escalate=_in_transaction(db, business.escalate_to_human),
             decide_refund=_in_transaction(db, business.decide_refund),
             finish_ticket=_in_transaction(db, business.finish_ticket),
-            profile_for=_profile_port(db, small), tool_schemas=business.TOOL_SCHEMAS,
+            profile_for=_profile_port(db, ports or Ports()), summary_for=_summary_port(db), tool_schemas=business.TOOL_SCHEMAS,
         )
 
     def close(self) -> None:
@@ -126,8 +134,20 @@ def _in_transaction(db: Database, effect: Callable[..., Any]) -> Callable[..., A
     return run
 
 
-def _profile_port(db: Database, small: LLMClient) -> Callable[[str], str]:
+def _profile_port(db: Database, ports: Ports) -> Callable[[str], str]:
     def profile_for(customer_id: str) -> str:
         with db.connection() as conn:
-            return get_or_build_profile(conn, small, customer_id)
+            read = sources(conn, customer_id)
+        if read.stored and read.fresh:
+            return read.stored.summary
+        ports.schedule_profile(customer_id)
+        return template(read.facts)
     return profile_for
+
+
+def _summary_port(db: Database) -> Callable[[str, Sequence[Turn]], tuple[str, int] | None]:
+    def summary_for(ticket_id: str, turns: Sequence[Turn]) -> tuple[str, int] | None:
+        with db.connection() as conn:
+            stored = newest_summary(conn, ticket_id, turns)
+        return (stored.summary, stored.upto) if stored else None
+    return summary_for

@@ -137,3 +137,13 @@ class Database:
         """
         with self.connection() as conn, conn.transaction():
             yield conn
+
+    @contextmanager
+    def snapshot(self) -> Iterator[Connection]:
+        """Lend a connection whose statements all see the database as it is now (REPEATABLE READ, read only).
+
+        Raises as `translated`.
+        """
+        with self.transaction() as conn:
+            conn.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
+            yield conn

@@ -42,6 +42,11 @@ def put(conn: Connection, profile: Profile) -> None:
         (profile.customer_id, profile.summary, profile.source_ticket_count, profile.source_fingerprint))
 
 
+def lock_customer(conn: Connection, customer_id: str) -> None:
+    """Hold the customer's row until the transaction ends; NO KEY, so that foreign-key checks do not wait."""
+    conn.execute("SELECT 1 FROM biz.customers WHERE id = %s FOR NO KEY UPDATE", (customer_id,))
+
+
 def resolved_count(conn: Connection, customer_id: str) -> int:
     """Return how many of the customer's tickets are resolved."""
     row = conn.execute(

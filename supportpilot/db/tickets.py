@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from supportpilot.db.pool import Connection, Row
@@ -100,6 +101,57 @@ def set_status(conn: Connection, ticket_id: str, status: str) -> None:
                resolved_at = CASE WHEN %(status)s = 'resolved' THEN coalesce(resolved_at, clock_timestamp()) END
         WHERE id = %(id)s
         """, {"status": status, "id": ticket_id})
+    if status == "resolved":
+        note_error_codes(conn, [ticket_id])
+
+
+def note_error_codes(conn: Connection, ticket_ids: Sequence[str]) -> None:
+    """Note on resolved tickets the first error code that the customer wrote: what the profile counts."""
+    conn.execute(
+        """
+        UPDATE biz.tickets t SET error_code = named.code
+        FROM (SELECT DISTINCT ON (i.ticket_id) i.ticket_id, upper(found.code[1]) AS code
+              FROM desk.inbox i, regexp_matches(i.body, '(?<![A-Za-z0-9])([Ee][0-9]{4})(?![A-Za-z0-9])') AS found(code)
+              WHERE i.ticket_id = ANY(%s) AND i.author = 'customer'
+              ORDER BY i.ticket_id, i.seq) named
+        WHERE t.id = named.ticket_id AND t.error_code IS NULL
+        """, (list(ticket_ids),))
+
+
+def lock_quiet(conn: Connection, quiet_hours: float, limit: int) -> list[str]:
+    """Lock answered tickets, quiet for so long on both sides, with nothing open; one that somebody holds is left out."""
+    found = conn.execute(
+        """
+        SELECT t.id FROM biz.tickets t
+        WHERE t.status = 'answered'
+          AND coalesce(t.last_written_at, t.created_at) <= clock_timestamp() - make_interval(secs => %(quiet)s)
+          AND NOT EXISTS (SELECT 1 FROM desk.unsettled_tickets u WHERE u.ticket_id = t.id)
+          AND NOT EXISTS (SELECT 1 FROM desk.outbox o WHERE o.ticket_id = t.id
+                          AND coalesce(o.sent_at, o.created_at) > clock_timestamp() - make_interval(secs => %(quiet)s))
+        ORDER BY t.last_written_at LIMIT %(limit)s FOR NO KEY UPDATE SKIP LOCKED
+        """, {"quiet": quiet_hours * 3600, "limit": limit}).fetchall()
+    return [str(row["id"]) for row in found]
+
+
+def settle(conn: Connection, ticket_ids: Sequence[str], quiet_hours: float) -> list[tuple[str, str | None]]:
+    """Resolve those of the locked tickets that are still quiet, with nothing open; return (ticket, customer) of each.
+
+    Asked again in a statement of its own: the locking one does not see what was written while it waited.
+    """
+    if not ticket_ids:
+        return []
+    done = conn.execute(
+        """
+        UPDATE biz.tickets t SET status = 'resolved', resolved_at = clock_timestamp()
+        WHERE t.id = ANY(%(ids)s) AND t.status = 'answered'
+          AND coalesce(t.last_written_at, t.created_at) <= clock_timestamp() - make_interval(secs => %(quiet)s)
+          AND NOT EXISTS (SELECT 1 FROM desk.unsettled_tickets u WHERE u.ticket_id = t.id)
+          AND NOT EXISTS (SELECT 1 FROM desk.outbox o WHERE o.ticket_id = t.id
+                          AND coalesce(o.sent_at, o.created_at) > clock_timestamp() - make_interval(secs => %(quiet)s))
+        RETURNING t.id, t.customer_id
+        """, {"ids": list(ticket_ids), "quiet": quiet_hours * 3600}).fetchall()
+    note_error_codes(conn, [str(row["id"]) for row in done])
+    return [(str(row["id"]), row["customer_id"]) for row in done]
 
 
 def take_over(conn: Connection, ticket_id: str, seq: int) -> None:

@@ -219,7 +219,7 @@ class LLMClient:
         call = LLMCall(
             model=self.model, tokens_in=tokens.sent, tokens_out=tokens.received, tokens_cached=tokens.cached,
             cost_cny=cost_of(self._settings, self.model, tokens), ms=round((time.monotonic() - started) * 1000),
-            ticket_id=scope.ticket_id if scope else None, turn_id=scope.turn_id if scope else None,
+            ticket_id=(scope.ticket_id or None) if scope else None, turn_id=(scope.turn_id or None) if scope else None,
             node=(scope.node or None) if scope else None, parts=apportion(parts, tokens.sent),
         )
         self.ledger.add(call)

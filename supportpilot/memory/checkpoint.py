@@ -7,6 +7,7 @@ beginning, else a new ticket would go on with the conversation of an old one tha
 from __future__ import annotations
 
 import sys
+from typing import Any
 
 import psycopg
 from langgraph.checkpoint.postgres import PostgresSaver
@@ -58,6 +59,12 @@ def truncate_checkpoints(conn: Connection) -> int:
         row = conn.execute("SELECT count(*) AS n FROM checkpoints").fetchone()
         conn.execute(sql.SQL("TRUNCATE {}").format(tables))
     return int(row["n"]) if row else 0
+
+
+def thread_values(db: Database, thread_id: str) -> dict[str, Any]:
+    """Return the state that stands in the thread's newest snapshot, {} if there is none."""
+    found = checkpointer_over(db).get_tuple({"configurable": {"thread_id": thread_id}})
+    return {} if found is None else dict(found.checkpoint["channel_values"])
 
 
 def count_checkpoints(conn: Connection, thread_id: str) -> int:

@@ -8,38 +8,75 @@ from __future__ import annotations
 
 import hashlib
 import json
+from dataclasses import dataclass
 from typing import Any
 
 from supportpilot.db import profiles
 from supportpilot.db.pool import Connection
+from supportpilot.db.profiles import Profile
 from supportpilot.memory.ports import ChatModel
+from supportpilot.memory.profile_rule import PROFILE_CHARS, language, problems, template
 from supportpilot.prompts.loader import fence, prompt
 
-PROFILE_CHARS = {"zh": 100, "en": 300}
-PROFILE_CHARS_STORED = 300
+__all__ = ["Sources", "fingerprint", "get_or_build_profile", "sources", "template", "worded"]
+
 PAST_TICKETS = 10
+ATTEMPTS = 2
+REPAIR = "[repair] This profile cannot be stored: {reasons}. Write it again from what facts holds."
+
+
+@dataclass(frozen=True)
+class Sources:
+    """The rows that a profile is made from, their mark, and the profile that is stored."""
+
+    customer_id: str
+    facts: dict[str, Any]
+    ticket_count: int
+    fingerprint: str
+    stored: Profile | None
+
+    @property
+    def fresh(self) -> bool:
+        """Whether the stored profile was made from these very rows."""
+        return self.stored is not None and self.mark == (
+            self.stored.source_ticket_count, self.stored.source_fingerprint)
+
+    @property
+    def mark(self) -> tuple[int, str]:
+        """What a profile is stored with: the count alone would miss an upgrade or a VIP flag."""
+        return self.ticket_count, self.fingerprint
+
+    def profile(self, summary: str) -> Profile:
+        """Return the profile to store."""
+        return Profile(self.customer_id, summary, self.ticket_count, self.fingerprint)
+
+
+def sources(conn: Connection, customer_id: str) -> Sources:
+    """Read what a customer's profile is made from.
+
+    Raises:
+        NotFound: there is no such customer.
+    """
+    facts = profiles.facts(conn, customer_id, PAST_TICKETS)
+    return Sources(customer_id, facts, profiles.resolved_count(conn, customer_id), fingerprint(facts),
+                   profiles.get(conn, customer_id))
 
 
 def get_or_build_profile(conn: Connection, llm: ChatModel, customer_id: str) -> str:
     """Return the stored profile, or build and store a new one if the rows it stands on have changed.
 
-    The count of resolved tickets alone would miss an upgrade or a VIP flag, so a fingerprint of all inputs is
-    compared too. A model that says nothing leaves what was there.
+    One call of the model if its first answer passes the check. Turns do not wait for it: they read the stored
+    profile, or the template's (`agent/deps.py`), and `service/memory.py` rebuilds in the background.
 
     Raises:
         NotFound: there is no such customer.
         Transient: the model or the database is away.
     """
-    facts = profiles.facts(conn, customer_id, PAST_TICKETS)
-    count = profiles.resolved_count(conn, customer_id)
-    mark = fingerprint(facts)
-    stored = profiles.get(conn, customer_id)
-    if stored and (stored.source_ticket_count, stored.source_fingerprint) == (count, mark):
-        return stored.summary
-    summary = _worded(llm, facts)
-    if not summary:
-        return stored.summary if stored else ""
-    profiles.put(conn, profiles.Profile(customer_id, summary, count, mark))
+    read = sources(conn, customer_id)
+    if read.stored and read.fresh:
+        return read.stored.summary
+    summary = worded(llm, read.facts)
+    profiles.put(conn, read.profile(summary))
     return summary
 
 
@@ -48,14 +85,26 @@ def fingerprint(facts: dict[str, Any]) -> str:
     return hashlib.sha256(_json(facts, sort_keys=True).encode()).hexdigest()
 
 
-def _worded(llm: ChatModel, facts: dict[str, Any]) -> str:
-    lang = "en" if facts["customer"].get("locale") == "en" else "zh"
+def worded(llm: ChatModel, facts: dict[str, Any]) -> str:
+    """Return a profile in the model's words, checked against the facts; refused twice, the template's.
+
+    Raises:
+        Transient: the model is away.
+    """
+    lang = language(facts)
     shown = {**facts, "customer": {k: v for k, v in facts["customer"].items() if k != "locale"}}
-    answer = llm.chat([
+    messages = [
         {"role": "system", "content": prompt("profile", lang, limit=str(PROFILE_CHARS[lang]))},
         {"role": "user", "content": fence("facts", _json(shown, sort_keys=False))},
-    ], temperature=0)
-    return " ".join(answer.content.split())[:PROFILE_CHARS_STORED]
+    ]
+    for _ in range(ATTEMPTS):
+        answer = " ".join(llm.chat(messages, temperature=0).content.split())
+        found = problems(answer, facts)
+        if not found:
+            return answer
+        messages = [*messages, {"role": "assistant", "content": answer or "-"},
+                    {"role": "user", "content": REPAIR.format(reasons="; ".join(found))}]
+    return template(facts)
 
 
 def _json(facts: dict[str, Any], *, sort_keys: bool) -> str:

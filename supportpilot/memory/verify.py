@@ -89,6 +89,7 @@ def _figures(text: str, *, loose: bool) -> Figures:
     numbers.update(_numerals(rest, loose=loose))
     if loose:
         numbers.update(_number(part) for day in _all_days(plain) for part in day[:-1])
+        codes.update(f"{int(year)}-{int(month):02}" for year, month, _ in _DAY.findall(plain))
     return Figures(frozenset(codes), frozenset(days), frozenset(numbers))
 
 

@@ -13,7 +13,7 @@ from supportpilot.db.tickets import TicketRow
 from supportpilot.desk import rules
 from supportpilot.desk.turns import reply_key, withdraw_approval
 from supportpilot.errors import NotFound, Refused, Unusable
-from supportpilot.memory.checkpoint import checkpointer_over, count_checkpoints
+from supportpilot.memory.checkpoint import count_checkpoints, thread_values
 from supportpilot.service.intake import file_human_reply
 from supportpilot.types import InboundMessage, Ports
 
@@ -33,7 +33,7 @@ def show(db: Database, settings: Settings, ticket_id: str) -> dict[str, Any]:
         NotFound: no such ticket.
     """
     del settings
-    values = _thread_values(db, ticket_id)
+    values = thread_values(db, ticket_id)
     with db.connection() as conn:
         ticket = _get(conn, ticket_id)
         last = turns.last_turn(conn, ticket_id)
@@ -50,11 +50,6 @@ def show(db: Database, settings: Settings, ticket_id: str) -> dict[str, Any]:
             "checkpoints": count_checkpoints(conn, ticket_id),
             "audit": audit.of_ticket(conn, ticket_id),
         }
-
-
-def _thread_values(db: Database, ticket_id: str) -> dict[str, Any]:
-    found = checkpointer_over(db).get_tuple({"configurable": {"thread_id": ticket_id}})
-    return {} if found is None else dict(found.checkpoint["channel_values"])
 
 
 def _face(ticket: TicketRow, last: Row | None, values: dict[str, Any]) -> dict[str, Any]:
@@ -190,6 +185,8 @@ def resolve(db: Database, ports: Ports, ticket_id: str, by: str = "operator") ->
     if held:
         ports.schedule_turn(ticket_id, held[0].id, 0.0)
         return "resolving"
+    if ticket.customer_id:
+        ports.schedule_profile(ticket.customer_id)
     return after
 
 

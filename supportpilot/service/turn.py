@@ -26,6 +26,7 @@ from supportpilot.desk.lease import Heartbeat
 from supportpilot.desk.turns import Failure, Work
 from supportpilot.errors import Busy, LeaseLost, NotFound, Permanent, SupportPilotError, Unavailable
 from supportpilot.service.live import LiveBoard, LiveTurn
+from supportpilot.service.memory import ask_for_compression
 from supportpilot.service.texts import approval_notice, handoff_notice
 from supportpilot.types import Ports
 
@@ -266,6 +267,7 @@ def _release(rt: Runtime, work: Work, values: dict[str, Any]) -> tuple[str, Work
     with rt.db.transaction() as conn:
         following = desk.release(conn, work, rt.settings, outcome, entry_ids)
     _schedule_replies(rt, work.ticket_id)
+    _schedule_memory(rt, work, values)
     return outcome, following
 
 
@@ -299,6 +301,13 @@ def _schedule_replies(rt: Runtime, ticket_id: str) -> None:
         reply_id = outbox.next_unsent(conn, ticket_id)
     if reply_id is not None:
         rt.ports.schedule_delivery(reply_id)
+
+
+def _schedule_memory(rt: Runtime, work: Work, values: dict[str, Any]) -> None:
+    ask_for_compression(rt.db, rt.settings, rt.ports, work.ticket_id, values.get("turns") or [])
+    customer_id = (values.get("customer") or {}).get("id")
+    if work.turn.silent and customer_id:    # the ticket is resolved now, and part of the customer's history
+        rt.ports.schedule_profile(str(customer_id))
 
 
 def _wake_later(rt: Runtime, ticket_id: str) -> None:

@@ -5,13 +5,15 @@ from __future__ import annotations
 import logging
 
 from supportpilot.config import Settings
-from supportpilot.db import events, leases
+from supportpilot.db import audit, events, leases, tickets
 from supportpilot.db.pool import Database
 from supportpilot.desk import sweep as desk
 from supportpilot.service.live import KEEP_SECONDS
 from supportpilot.types import Ports
 
 log = logging.getLogger(__name__)
+
+SETTLE_BATCH = 500
 
 
 def sweep(db: Database, ports: Ports, settings: Settings) -> dict[str, int]:
@@ -31,3 +33,20 @@ def sweep(db: Database, ports: Ports, settings: Settings) -> dict[str, int]:
     if any(counts.values()):
         log.info("swept messages=%(messages)d resumes=%(resumes)d replies=%(replies)d", counts)
     return counts
+
+
+def settle(db: Database, ports: Ports, settings: Settings) -> int:
+    """Resolve answered tickets that were quiet for RESOLVE_AFTER_HOURS; return how many.
+
+    Not while a message, an approval, a turn or a reply of the ticket is open. Two at once share the work.
+    """
+    with db.transaction() as conn:
+        waiting = tickets.lock_quiet(conn, settings.resolve_after_hours, SETTLE_BATCH)
+        settled = tickets.settle(conn, waiting, settings.resolve_after_hours)
+        for ticket_id, _ in settled:
+            audit.record(conn, "desk", "ticket.settled", ticket_id=ticket_id)
+    for customer_id in dict.fromkeys(customer_id for _, customer_id in settled if customer_id):
+        ports.schedule_profile(customer_id)
+    if settled:
+        log.info("settled tickets=%d", len(settled))
+    return len(settled)

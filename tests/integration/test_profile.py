@@ -26,6 +26,9 @@ def customer(conn):
     return "C0010"
 
 
+PLAIN = {"profile": "年付客户。"}
+
+
 def resolved_ticket(conn, day, status="resolved"):
     conn.execute("INSERT INTO biz.tickets (customer_id, contact, channel, subject, status, error_code, created_at)"
                  " VALUES ('C0010', 'wugang@example.com', 'generic', 'E3001', %s, 'E3001', %s)", (status, day))
@@ -46,7 +49,7 @@ def test_the_model_gets_the_vip_flag_the_plan_and_the_three_tickets(conn, custom
 
 
 def test_reading_again_costs_nothing(conn, customer):
-    llm = FakeLLM({})
+    llm = FakeLLM({}, texts=PLAIN)
     assert get_or_build_profile(conn, llm, customer) == get_or_build_profile(conn, llm, customer)
     assert llm.ledger.calls == 1
 
@@ -64,7 +67,7 @@ CHANGES = {
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES.keys())
 def test_a_changed_fact_builds_the_profile_once_more(conn, customer, change):
     resolved_ticket(conn, "2026-12-01", status="open")
-    llm = FakeLLM({})
+    llm = FakeLLM({}, texts=PLAIN)
     get_or_build_profile(conn, llm, customer)
     conn.execute(change)
     get_or_build_profile(conn, llm, customer)
@@ -74,7 +77,7 @@ def test_a_changed_fact_builds_the_profile_once_more(conn, customer, change):
 
 @pytest.mark.parametrize("status", ["open", "answered", "waiting_approval", "escalated"])
 def test_an_unresolved_ticket_changes_nothing(conn, customer, status):
-    llm = FakeLLM({})
+    llm = FakeLLM({}, texts=PLAIN)
     get_or_build_profile(conn, llm, customer)
     resolved_ticket(conn, "2026-12-01", status=status)
     get_or_build_profile(conn, llm, customer)
@@ -90,12 +93,26 @@ def test_what_a_customer_wrote_stays_inside_its_section(conn, customer):
     assert llm.asked("profile")[0].count("<section") == 1
 
 
-def test_a_long_profile_is_stored_short_and_in_one_line(conn, customer):
-    llm = FakeLLM({}, texts={"profile": "第一行\n" + "长" * 900})
-    summary = get_or_build_profile(conn, llm, customer)
-    assert len(summary) == 300
-    assert "\n" not in summary
-    assert profiles.get(conn, customer).summary == summary
+TEMPLATE = "标准版年付 VIP 客户。E3001 已出现 3 次(2026年4月、7月、9月)。"
+
+
+@pytest.mark.parametrize("said", [" ", "长" * 301, "E3001 四次", "E3009 来过", "专业版年付 VIP", "月付客户", "已退 88888 元"])
+def test_what_the_facts_do_not_hold_is_replaced_by_the_template(conn, customer, said):
+    llm = FakeLLM({}, texts={"profile": said})
+    assert get_or_build_profile(conn, llm, customer) == TEMPLATE
+    assert profiles.get(conn, customer).summary == TEMPLATE
+    assert llm.ledger.calls == 2
+
+
+def test_a_customer_who_is_no_vip_is_not_called_one(conn, customer):
+    conn.execute("UPDATE biz.customers SET is_vip = false")
+    assert "VIP" not in get_or_build_profile(conn, FakeLLM({}, texts={"profile": "VIP 客户"}), customer)
+    conn.execute("DELETE FROM biz.customer_profiles")
+    assert get_or_build_profile(conn, FakeLLM({}, texts={"profile": "非 VIP 客户"}), customer) == "非 VIP 客户"
+
+
+def test_a_profile_is_stored_in_one_line(conn, customer):
+    assert get_or_build_profile(conn, FakeLLM({}, texts={"profile": "VIP\n年付"}), customer) == "VIP 年付"
 
 
 def test_without_a_model_the_old_profile_stays_stored_and_the_next_call_tries_again(conn, customer):
@@ -105,11 +122,6 @@ def test_without_a_model_the_old_profile_stays_stored_and_the_next_call_tries_ag
         get_or_build_profile(conn, FakeLLM({}, fail={"profile": Transient("503")}), customer)
     assert profiles.get(conn, customer).summary == "旧"
     assert get_or_build_profile(conn, FakeLLM({}, texts={"profile": "新"}), customer) == "新"
-
-
-def test_a_model_that_says_nothing_leaves_what_was_there(conn, customer):
-    assert get_or_build_profile(conn, FakeLLM({}, texts={"profile": " "}), customer) == ""
-    assert profiles.get(conn, customer) is None
 
 
 def test_an_unknown_customer_has_no_profile(conn):

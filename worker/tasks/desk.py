@@ -17,3 +17,10 @@ def expire_approvals() -> int:
     """Turn approvals that nobody decided in time into handoffs."""
     rt = runtime()
     return approval.expire_due(rt.db, rt.ports)
+
+
+@app.task(name="desk.settle")  # type: ignore[untyped-decorator]
+def settle() -> int:
+    """Resolve answered tickets that have been quiet long enough."""
+    rt = runtime()
+    return upkeep.settle(rt.db, rt.ports, rt.settings)

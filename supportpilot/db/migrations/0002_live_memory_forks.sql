@@ -44,3 +44,11 @@ CREATE INDEX ON desk.forks (ticket_id);
 
 CREATE INDEX ON desk.turns (finished_at) WHERE status = 'done';
 CREATE INDEX ON biz.tickets (last_written_at) WHERE status = 'answered';
+
+-- Tickets with something open: these are not settled. A reply that could not be delivered is open too.
+CREATE VIEW desk.unsettled_tickets AS
+SELECT ticket_id FROM desk.inbox WHERE state = 'pending'
+UNION ALL SELECT ticket_id FROM desk.turns WHERE status IN ('running', 'waiting')
+UNION ALL SELECT ticket_id FROM desk.approvals WHERE status = 'pending'
+UNION ALL SELECT ticket_id FROM desk.outbox WHERE status IN ('queued', 'sending', 'unknown', 'failed');
+CREATE INDEX ON desk.outbox (ticket_id) WHERE status IN ('queued', 'sending', 'unknown', 'failed');

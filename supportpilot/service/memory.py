@@ -1,0 +1,131 @@
+"""Background memory: fold a long ticket, reword a customer's profile. Nobody waits for either.
+
+Both only read what a turn has finished and write rows of their own, so they need no lease and may run while an
+approval waits. A run that is lost is made up for after the ticket's, or at the customer's, next turn.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from supportpilot.config import Settings
+from supportpilot.db import profiles, summaries
+from supportpilot.db.pool import Database
+from supportpilot.db.summaries import StoredSummary
+from supportpilot.errors import Permanent, SupportPilotError, Transient
+from supportpilot.memory.checkpoint import thread_values
+from supportpilot.memory.compress import Folded, estimate_tokens, fold, fold_end, render_turns
+from supportpilot.memory.ports import ChatModel
+from supportpilot.memory.profile import sources, worded
+from supportpilot.memory.rule_summary import rule_summary
+from supportpilot.memory.stored import newest_summary, source_hash
+from supportpilot.types import Ports, TurnScope, turn_scope
+
+log = logging.getLogger(__name__)
+
+# A summary of a summary loses figures with each fold, so as long as it can be read at once the whole early part
+# is read again.
+SOURCE_TOKENS = 6_000
+
+Turns = Sequence[Mapping[str, Any]]
+
+
+@dataclass(frozen=True)
+class _Task:
+    """What has to be folded: `turns[:end]`, of which the stored summary covers `upto`."""
+
+    turns: Turns
+    summary: str
+    upto: int
+    end: int
+
+
+def compress(db: Database, llm: ChatModel, settings: Settings, ticket_id: str) -> str:
+    """Store a summary of the ticket's early part if it is over budget; return what was done, "" if nothing.
+
+    Two at once store the same version once.
+
+    Raises:
+        Unavailable: the database is away.
+    """
+    turns = finished(thread_values(db, ticket_id).get("turns") or [])
+    task = _task(db, settings, ticket_id, turns)
+    if task is None:
+        return ""
+    with turn_scope(TurnScope(ticket_id, "", node="memory.compress")):
+        folded = _folded(llm, task)
+    version = StoredSummary(ticket_id, folded.upto, source_hash(turns[:folded.upto]), folded.summary, folded.made_by)
+    with db.transaction() as conn:
+        stored = summaries.put(conn, version)
+    return f"folded {folded.upto} entries, by {folded.made_by}" if stored else ""
+
+
+def over_budget(db: Database, settings: Settings, ticket_id: str, turns: Turns) -> bool:
+    """Tell whether `compress` would have something to do; a ticket within the budget costs no statement."""
+    return _task(db, settings, ticket_id, finished(turns)) is not None
+
+
+def finished(turns: Turns) -> Turns:
+    """Return the entries up to the last answer: what the customer wrote after it belongs to an unfinished turn."""
+    end = next((i + 1 for i in reversed(range(len(turns))) if turns[i]["role"] == "agent"), 0)
+    return turns[:end]
+
+
+def _task(db: Database, settings: Settings, ticket_id: str, turns: Turns) -> _Task | None:
+    budget, keep = settings.context_budget_tokens, settings.context_keep_last
+    if fold_end(turns, "", 0, budget, keep) == 0:
+        return None
+    with db.connection() as conn:
+        stored = newest_summary(conn, ticket_id, turns[:-keep])
+    summary, upto = (stored.summary, stored.upto) if stored else ("", 0)
+    end = fold_end(turns, summary, upto, budget, keep)
+    return None if end == upto else _Task(turns, summary, upto, end)
+
+
+def _folded(llm: ChatModel, task: _Task) -> Folded:
+    summary, upto = task.summary, task.upto
+    if estimate_tokens(render_turns(task.turns[:task.end])) <= SOURCE_TOKENS:
+        summary, upto = "", 0
+    try:
+        return fold(llm, task.turns, summary, upto, task.end)
+    except (Transient, Permanent) as error:
+        log.warning("the model gave no summary, stored the rule's: %s", error)
+        return Folded(rule_summary(task.turns[:task.end]), task.end, "rule")
+
+
+def rebuild_profile(db: Database, llm: ChatModel, ports: Ports, customer_id: str) -> str:
+    """Reword the customer's profile if its rows have changed; return what was done, "" if nothing.
+
+    What the model worded from rows that have changed meanwhile is thrown away, and asked for again.
+
+    Raises:
+        NotFound: there is no such customer.
+        Transient: the model or the database is away; turns go on with the template.
+    """
+    with db.snapshot() as conn:
+        read = sources(conn, customer_id)
+    if read.fresh:
+        return ""
+    with turn_scope(TurnScope("", "", node="memory.rebuild_profile")):
+        summary = worded(llm, read.facts)
+    with db.transaction() as conn:
+        profiles.lock_customer(conn, customer_id)
+        unchanged = sources(conn, customer_id).mark == read.mark
+        if unchanged:
+            profiles.put(conn, read.profile(summary))
+    if unchanged:
+        return "rebuilt"
+    ports.schedule_profile(customer_id)
+    return "the facts changed meanwhile; asked again"
+
+
+def ask_for_compression(db: Database, settings: Settings, ports: Ports, ticket_id: str, turns: Turns) -> None:
+    """Ask for `compress` if the ticket is over budget. Advice only: it never fails the turn that gives it."""
+    try:
+        if over_budget(db, settings, ticket_id, turns):
+            ports.schedule_compress(ticket_id)
+    except SupportPilotError as error:
+        log.warning("did not ask for the compression of %s: %s; its next turn will", ticket_id, error)
