@@ -81,7 +81,7 @@ class EmbeddingClient:
         call = LLMCall(
             model=self.model, tokens_in=tokens.sent, tokens_out=0, tokens_cached=0,
             cost_cny=cost_of(self._settings, self.model, tokens), ms=round((time.monotonic() - started) * 1000),
-            ticket_id=scope.ticket_id if scope else None, turn_id=scope.turn_id if scope else None,
+            ticket_id=(scope.ticket_id or None) if scope else None, turn_id=(scope.turn_id or None) if scope else None,
             node=node, parts={"embedding": tokens.sent},
         )
         self.ledger.add(call)

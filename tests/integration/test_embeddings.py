@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, closing
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 from fixtures.llm import OfflineLLM
+from fixtures.worker import Workers, wait_for
 
 from producer.cli.main import run
 from supportpilot.config import Settings, get_settings
@@ -23,6 +27,7 @@ from supportpilot.kb.importer import import_articles
 from supportpilot.kb.retriever import HybridRetriever
 from supportpilot.service import knowledge
 from supportpilot.types import TurnScope, turn_scope
+from worker.publish import send_now
 
 pytestmark = pytest.mark.integration
 
@@ -45,10 +50,15 @@ def embedded(seeded_db: Database, settings: Settings) -> Database:
 
 
 @pytest.fixture
-def retriever(embedded: Database, settings: Settings) -> Iterator[HybridRetriever]:
-    opened = HybridRetriever(embedded, settings)
-    yield opened
-    opened.close()
+def open_retriever(seeded_db: Database) -> Iterator[Callable[[Settings], HybridRetriever]]:
+    """Build retrievers over the demo's help centre; they are closed at the end."""
+    with ExitStack() as stack:
+        yield lambda settings: stack.enter_context(closing(HybridRetriever(seeded_db, settings)))
+
+
+@pytest.fixture
+def retriever(embedded: Database, settings: Settings, open_retriever: Any) -> HybridRetriever:
+    return open_retriever(settings)
 
 
 @pytest.fixture
@@ -94,10 +104,8 @@ def test_a_question_that_no_article_answers_has_no_hit_in_either_leg(retriever, 
     assert retriever.search(question) == []
 
 
-def test_similarity_below_the_setting_is_no_hit(embedded, settings):
-    strict = HybridRetriever(embedded, settings.model_copy(update={"embedding_min_similarity": 0.95}))
-    assert strict.search(SPACED) == []
-    strict.close()
+def test_similarity_below_the_setting_is_no_hit(embedded, settings, open_retriever):
+    assert open_retriever(settings.model_copy(update={"embedding_min_similarity": 0.95})).search(SPACED) == []
 
 
 def test_a_very_long_question_is_searched_too(retriever):
@@ -138,39 +146,33 @@ def test_a_question_s_embedding_is_charged_to_the_turn_that_asked(retriever, emb
 
 # trouble
 
-def test_while_the_provider_is_away_words_alone_find_and_a_line_says_so(embedded, settings, caplog):
-    away = settings.model_copy(update={"openai_base_url": "http://127.0.0.1:1/v1"})
-    retriever = HybridRetriever(embedded, away)
+def test_while_the_provider_is_away_words_alone_find_and_a_line_says_so(embedded, settings, caplog, open_retriever):
+    retriever = open_retriever(settings.model_copy(update={"openai_base_url": "http://127.0.0.1:1/v1"}))
     with caplog.at_level(logging.WARNING, "supportpilot.kb.retriever"):
         assert ids(retriever, "发票抬头写错了") == ids(HybridRetriever(embedded), "发票抬头写错了")
         assert retriever.search(SPACED) == []
     assert len(caplog.records) == 1    # the second search did not ask again
     assert "searching by words alone" in caplog.text
-    retriever.close()
 
 
 @pytest.mark.parametrize("error", ["429", "500"])
-def test_a_provider_in_trouble_is_asked_again_after_a_pause(embedded, settings, offline_llm, monkeypatch, error):
+def test_a_provider_in_trouble_is_asked_again_after_a_pause(embedded, settings, offline_llm, monkeypatch, error, open_retriever):
     monkeypatch.setattr("supportpilot.kb.retriever.PAUSE_SECONDS", 0.0)
-    retriever = HybridRetriever(embedded, settings)
+    retriever = open_retriever(settings)
     offline_llm.control(error=error, task="embed")
     assert retriever.search(SPACED) == []
     assert ids(retriever, SPACED)[0] == "KB-invoice-002"
-    retriever.close()
 
 
-def test_a_provider_that_hangs_costs_the_customer_seconds_at_most(embedded, settings, offline_llm, monkeypatch):
+def test_a_provider_that_hangs_costs_the_customer_seconds_at_most(embedded, settings, offline_llm, monkeypatch, open_retriever):
     monkeypatch.setattr("supportpilot.kb.retriever.QUERY_SECONDS", 0.3)
-    retriever = HybridRetriever(embedded, settings)
+    retriever = open_retriever(settings)
     offline_llm.control(error="timeout", task="embed")
     assert ids(retriever, "发票抬头写错了")[0] == "KB-invoice-002"
-    retriever.close()
 
 
-def test_before_anything_is_embedded_the_search_is_by_words_and_the_question_is_not_paid_for(
-    seeded_db, settings, offline_llm, caplog,
-):
-    retriever = HybridRetriever(seeded_db, settings)
+def test_before_anything_is_embedded_the_search_is_by_words_and_the_question_is_not_paid_for(seeded_db, settings, offline_llm, caplog, open_retriever):
+    retriever = open_retriever(settings)
     with caplog.at_level(logging.WARNING, "supportpilot.kb.retriever"):
         for _ in range(3):
             assert ids(retriever, "发票抬头写错了")[0] == "KB-invoice-002"
@@ -192,9 +194,7 @@ def test_doctor_and_import_say_that_pgvector_is_missing(without_pgvector, settin
     (tmp_path / "a.md").write_text("---\nid: KB-a-001\ntitle: t\n---\ntext", encoding="utf-8")
     use(monkeypatch, without_pgvector, settings)
     assert run(["kb", "import", str(tmp_path)]) == 2
-    said = capsys.readouterr().err
-    assert "pgvector" in said
-    assert said.count("\n") == 1
+    assert [text.count("pgvector") for text in capsys.readouterr().err.splitlines()] == [1]
     run(["doctor"])
     [shown] = [text for text in capsys.readouterr().out.splitlines() if "embeddings" in text]
     assert shown.startswith("FAIL")
@@ -258,9 +258,9 @@ def test_an_article_imported_again_unchanged_costs_nothing(embedded, settings):
     assert knowledge.embed(embedded, settings) == ""
 
 
-def test_a_new_model_embeds_all_again_and_meanwhile_only_its_own_vectors_count(embedded, settings, offline_llm):
+def test_a_new_model_embeds_all_again_and_meanwhile_only_its_own_vectors_count(embedded, settings, offline_llm, open_retriever):
     changed = settings.model_copy(update={"embedding_model": OTHER_MODEL})
-    retriever = HybridRetriever(embedded, changed)
+    retriever = open_retriever(changed)
     assert retriever.search(SPACED) == []                    # nothing of the new model yet
     knowledge.embed(embedded, changed)
     assert ids(retriever, SPACED)[0] == "KB-invoice-002"
@@ -272,7 +272,6 @@ def test_a_new_model_embeds_all_again_and_meanwhile_only_its_own_vectors_count(e
     assert ids(retriever, JOINED)[0] == "KB-account-101"
     assert knowledge.embed(embedded, changed).startswith(f"{OTHER_MODEL}: embedded ")
     assert ids(retriever, SPACED)[0] == "KB-invoice-002"
-    retriever.close()
 
 
 def test_a_run_whose_time_is_over_leaves_the_rest_and_the_old_model_to_the_next(embedded, settings, monkeypatch):
@@ -286,22 +285,28 @@ def test_a_run_whose_time_is_over_leaves_the_rest_and_the_old_model_to_the_next(
     assert one(embedded, "SELECT array_agg(DISTINCT model) FROM kb.embeddings") == [OTHER_MODEL]
 
 
-def test_of_two_runs_at_once_one_embeds_and_the_other_leaves(seeded_db, settings, offline_llm):
-    offline_llm.control(latency_ms=150, task="embed", times=None)
+def at_once(db: Database, settings: Settings) -> list[str]:
+    """Run twice at the same time; return what both say, an error by its name."""
     said: list[str] = []
     start = threading.Barrier(2)
 
     def work() -> None:
         start.wait()
-        said.append(knowledge.embed(seeded_db, settings))
+        try:
+            said.append(knowledge.embed(db, settings))
+        except Exception as error:  # noqa: BLE001 -- shown by the assertion
+            said.append(repr(error))
 
-    both = [threading.Thread(target=work) for _ in range(2)]
-    for thread in both:
-        thread.start()
-    for thread in both:
-        thread.join(30)
+    with ThreadPoolExecutor(2) as both:
+        both.submit(work)
+        both.submit(work)
+    return sorted(said)
+
+
+def test_of_two_runs_at_once_one_embeds_and_the_other_leaves(seeded_db, settings, offline_llm):
+    offline_llm.control(latency_ms=150, task="embed", times=None)
     pieces = one(seeded_db, "SELECT count(*) FROM kb.chunks")
-    assert sorted(said) == ["", f"{MODEL}: embedded {pieces}, refused 0, cleared 0"]
+    assert at_once(seeded_db, settings) == ["", f"{MODEL}: embedded {pieces}, refused 0, cleared 0"]
     assert embed_requests(offline_llm) == -(-pieces // 10)
     assert one(seeded_db, "SELECT count(*) FROM kb.embeddings") == pieces
     assert one(seeded_db, "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'") == 0
@@ -311,20 +316,7 @@ def test_two_runs_that_both_go_through_leave_the_same(seeded_db, settings, monke
     """As after a run that lost its connection, and its lock with it, while the provider was thinking."""
     monkeypatch.setattr(embeddings, "try_embedding", lambda _conn: True)
     monkeypatch.setattr(embeddings, "end_embedding", lambda _conn: None)
-    failures: list[BaseException] = []
-
-    def work() -> None:
-        try:
-            knowledge.embed(seeded_db, settings)
-        except BaseException as error:  # noqa: BLE001 -- shown by the assertion
-            failures.append(error)
-
-    both = [threading.Thread(target=work) for _ in range(2)]
-    for thread in both:
-        thread.start()
-    for thread in both:
-        thread.join(30)
-    assert failures == []
+    assert all(text == "" or text.startswith(f"{MODEL}: embedded ") for text in at_once(seeded_db, settings))
     assert one(seeded_db, "SELECT count(*) FROM kb.embeddings") == one(seeded_db, "SELECT count(*) FROM kb.chunks")
 
 
@@ -351,13 +343,12 @@ def test_vectors_of_another_length_under_the_same_name_are_made_anew(embedded, s
     assert ids(retriever, SPACED)[0] == "KB-invoice-002"
 
 
+@dataclass
 class Refusing:
     """A client whose provider refuses some texts."""
 
-    model = MODEL
-
-    def __init__(self, bad: str) -> None:
-        self.bad = bad
+    bad: str
+    model: str = MODEL
 
     def embed(self, texts: list[str]) -> list[list[float]]:
         if any(self.bad in text for text in texts):
@@ -399,3 +390,11 @@ def test_import_wakes_the_background_and_doctor_counts(database_url, settings, m
     capsys.readouterr()
     run(["doctor"])
     assert f"ok    embeddings  {MODEL}: 1 of 1 pieces" in capsys.readouterr().out
+
+
+def test_the_task_runs_in_the_background_worker(workers: Workers, stack_settings: Settings, seeded_db: Database):
+    workers.environment["EMBEDDING_MODEL"] = MODEL
+    workers.start("background", ("worker", "-P", "threads", "-c", "2", "-Q", "background"))
+    send_now(stack_settings, "kb.embed")
+    wait_for(lambda: f"{MODEL}: embedded " in workers.text("background"), 60, "the embeddings")
+    assert one(seeded_db, "SELECT count(*) FROM kb.embeddings") == one(seeded_db, "SELECT count(*) FROM kb.chunks")
