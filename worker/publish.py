@@ -62,7 +62,6 @@ class Publisher:
                 self.put(Wakeup("ticket.handle_message", (ticket_id, message_id), countdown)),
             schedule_resume=lambda ticket_id, approval_id: self.put(Wakeup("ticket.resume", (ticket_id, approval_id))),
             schedule_delivery=lambda reply_id: self.put(Wakeup("reply.deliver", (reply_id,))),
-            schedule_embed=lambda: self.put(Wakeup("kb.embed", ())),
             schedule_compress=lambda ticket_id: self.put(Wakeup("memory.compress", (ticket_id,))),
             schedule_profile=lambda customer_id: self.put(Wakeup("memory.rebuild_profile", (customer_id,))),
             schedule_embed=lambda: self.put(Wakeup("kb.embed", ())),

@@ -22,7 +22,6 @@ ROUTES: Final[dict[str, str]] = {
     "kb.embed": BACKGROUND,
     "memory.compress": BACKGROUND,
     "memory.rebuild_profile": BACKGROUND,
-    "kb.embed": BACKGROUND,
     "desk.sweep": DESK,
     "desk.expire_approvals": DESK,
     "desk.settle": DESK,

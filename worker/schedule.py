@@ -9,7 +9,6 @@ from celery.beat import PersistentScheduler
 from supportpilot.config import Settings, get_settings
 
 EXPIRE_APPROVALS_SECONDS = 60.0
-EMBED_SECONDS = 120.0
 SETTLE_SECONDS = 60.0
 EMBED_SECONDS = 120.0
 

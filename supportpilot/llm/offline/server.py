@@ -133,15 +133,6 @@ class Handler(BaseHTTPRequestHandler):
         if not self._failed(fault):
             self._send(200, answer)
 
-    def _embed(self, body: Any) -> None:  # noqa: ANN401 -- checked first thing
-        answer = wire.embeddings(body)
-        self.server.control.record("embed", body)
-        fault = self.server.control.take("embed")
-        if fault.latency_ms:
-            self.server.stopping.wait(fault.latency_ms / 1000)
-        if not self._failed(fault):
-            self._send(200, answer)
-
     def _failed(self, fault: Fault) -> bool:
         if fault.error == "429":
             body = wire.error_body("rate limit reached (ordered)", "rate_limit_error", code="rate_limit_exceeded")
