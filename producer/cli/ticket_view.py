@@ -49,7 +49,7 @@ def _conversation(turns: list[dict[str, Any]]) -> Iterable[RenderableType]:
 def _summary(found: dict[str, Any]) -> str:
     if not found.get("summary"):
         return ""
-    return f"{found['summary']}\n(covers the first {found.get('summarized_upto', 0)} entries)"
+    return f"{found['summary']}\n(folded up to entry {found.get('summarized_upto', 0)}; the later ones are kept word for word)"
 
 
 def _approvals(approvals: list[dict[str, Any]]) -> Table:
