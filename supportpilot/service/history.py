@@ -19,12 +19,13 @@ from langgraph.types import StateSnapshot
 
 from supportpilot.agent.deps import Deps
 from supportpilot.agent.graph import Graph, build_graph
-from supportpilot.db import forks, llm_calls, outbox, profiles, tickets, turns
+from supportpilot.db import forks, llm_calls, outbox, tickets, turns
 from supportpilot.db.forks import Fork
 from supportpilot.db.pool import Connection, Database, translated
 from supportpilot.desk.turns import reply_key
 from supportpilot.errors import NotFound, Permanent
 from supportpilot.memory.checkpoint import checkpointer_over
+from supportpilot.memory.profile import sources, template
 from supportpilot.tools.registry import call_tool
 
 SHOWN_CHECKPOINTS = 5
@@ -131,12 +132,9 @@ def replay(db: Database, deps: Deps, ticket_id: str, checkpoint_id: str) -> dict
 
 
 def harmless(deps: Deps, db: Database) -> Deps:
-    """Return ports that read but change nothing: what would be an effect returns its text, tools run read-only.
-
-    The customer's profile is taken as it stands, since building it anew would store it.
-    """
+    """Return ports that read but change nothing: what would be an effect returns its text, tools run read-only."""
     return replace(
-        deps, call_tool=_reading(db, call_tool), profile_for=_stored_profile(db), check_lease=lambda _token: None,
+        deps, call_tool=_reading(db, call_tool), profile_for=_profile(db), check_lease=lambda _token: None,
         escalate=lambda _ticket_id, _reason, reply: reply, finish_ticket=lambda _ticket_id, _category, _kb_id, reply: reply,
         decide_refund=_never)
 
@@ -149,11 +147,12 @@ def _reading(db: Database, look_up: Callable[..., Any]) -> Callable[..., Any]:
     return run
 
 
-def _stored_profile(db: Database) -> Callable[[str], str]:
+def _profile(db: Database) -> Callable[[str], str]:
+    """As a turn reads it, but without asking for a new one."""
     def profile_for(customer_id: str) -> str:
         with db.connection() as conn:
-            stored = profiles.get(conn, customer_id)
-        return stored.summary if stored else ""
+            read = sources(conn, customer_id)
+        return read.stored.summary if read.stored and read.fresh else template(read.facts)
     return profile_for
 
 

@@ -51,7 +51,7 @@ def replay(office: Office, ticket_id: str, checkpoint_id: str) -> dict[str, Any]
 def world(office: Office, ticket_id: str) -> dict[str, Any]:
     """Return all that a replay must leave as it is."""
     tables = ("desk.outbox", "desk.approvals", "desk.turns", "desk.inbox", "desk.audit", "desk.leases", "biz.refunds",
-              "biz.invoices", "biz.tickets", "biz.customer_profiles")
+              "biz.invoices", "biz.tickets", "biz.customer_profiles", "desk.summaries")
     rows = {table: office.rows(f"SELECT * FROM {table} ORDER BY 1") for table in tables}
     threads = {table: sorted(map(repr, office.rows(f"SELECT * FROM {table} WHERE thread_id = %s", ticket_id)))
                for table in ("checkpoints", "checkpoint_blobs", "checkpoint_writes")}
