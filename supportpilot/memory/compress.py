@@ -11,7 +11,7 @@ from typing import Any
 
 from supportpilot.db.summaries import MadeBy
 from supportpilot.memory.ports import ChatModel
-from supportpilot.memory.rule_summary import rule_summary
+from supportpilot.memory.rule_summary import rule_summary, without_links
 from supportpilot.memory.tokens import estimate_tokens, is_han
 from supportpilot.memory.verify import SUMMARY_CHARS, problems
 from supportpilot.prompts.loader import fence, prompt
@@ -76,8 +76,8 @@ def fold(llm: ChatModel, turns: Sequence[Mapping[str, Any]], summary: str, upto:
     Raises:
         Transient: the model is away.
     """
-    folding = turns[upto:end]
-    lang = "zh" if any(is_han(ch) for turn in folding for ch in str(turn["content"])) else "en"
+    folding = [{**turn, "content": without_links(str(turn["content"]))} for turn in turns[upto:end]]
+    lang = "zh" if any(is_han(ch) for turn in folding for ch in turn["content"]) else "en"
     source = f"{summary}\n{render_turns(folding, lang)}"
     messages = _request(folding, summary, lang)
     for _ in range(ATTEMPTS):

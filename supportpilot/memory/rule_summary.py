@@ -28,7 +28,8 @@ _OPEN = re.compile(r"[吗呢么]$|怎么|什么时候|多久|能不能|可以.{0
 _GREETING = re.compile(r"^(?:您好|你好|在吗|在不在|谢谢|多谢|好的|请问|hi|hello|thanks?|thank you|ok)[,,!!。.\s]*$", re.IGNORECASE)
 _COURTESY = re.compile(r"^(?:您好|你好|请问|hi|hello)[,,!!\s]+", re.IGNORECASE)
 _EDGES = re.compile(r"^[\s,,、*#>|-]+|[\s,,、*#>|-]+$")
-_CITATION = re.compile(r"\[([^\]]*)\]\([^)]*\)|\s?\[KB-[\w-]+\]")
+_CITATION = re.compile(r"\s?\[[^\]]*\]\([^)]*\"KB-[^)]*\)|\s?\[KB-[\w-]+\]")
+_LINK = re.compile(r"\[([^\]]*)\]\([^)]*\)")
 
 
 def rule_summary(turns: Sequence[Mapping[str, Any]], limit: int = SUMMARY_CHARS) -> str:
@@ -41,6 +42,11 @@ def rule_summary(turns: Sequence[Mapping[str, Any]], limit: int = SUMMARY_CHARS)
     source = supported("\n".join(str(turn["content"]) for turn in turns))
     lines = [line for line in _bullets(parts, LABELS[lang], limit) if not problems(line, source, limit)]
     return "\n".join(lines)[:limit] or NOTHING[lang][:limit]
+
+
+def without_links(text: str) -> str:
+    """Return a text without its citations, other links by their words: addresses are no figures of the matter."""
+    return _LINK.sub(r"\1", _CITATION.sub("", text))
 
 
 def clip(text: str, limit: int) -> str:
@@ -57,7 +63,7 @@ def clip(text: str, limit: int) -> str:
 def _sentences(turns: Any) -> list[str]:  # noqa: ANN401 -- an iterable of entries
     found = []
     for turn in turns:
-        for piece in _BOUNDARY.split(_CITATION.sub(r"\1", str(turn["content"]))):
+        for piece in _BOUNDARY.split(without_links(str(turn["content"]))):
             sentence = _COURTESY.sub("", _EDGES.sub("", " ".join(piece.split())))
             if sentence and not _GREETING.match(sentence) and not orders_its_reader(sentence):
                 found.append(sentence)
@@ -65,14 +71,20 @@ def _sentences(turns: Any) -> list[str]:  # noqa: ANN401 -- an iterable of entri
 
 
 def _figures(turns: Sequence[Mapping[str, Any]], room: int) -> str:
-    """Return ids, codes, amounts and dates, the newest kept if not all fit, in the order they were named."""
-    texts = [_CITATION.sub("", str(turn["content"])) for turn in turns]
-    named = dict.fromkeys(figure.strip() for text in texts for figure in _FIGURE.findall(text))
+    """Return ids, codes, amounts and dates as far as they fit, in the order they were named.
+
+    What the customer named goes first (the desk may have listed ten invoices), then ids and codes, then the newest.
+    """
+    named: dict[str, tuple[bool, bool, int]] = {}
+    for turn in turns:
+        for found in _FIGURE.findall(without_links(str(turn["content"]))):
+            figure = found.strip()
+            named.setdefault(figure, (turn["role"] != "customer", not figure[0].isalpha(), -len(named)))
     kept: list[str] = []
-    for figure in reversed(named):
-        if len("、".join([figure, *kept])) <= room:
-            kept.insert(0, figure)
-    return "、".join(kept)
+    for figure in sorted(named, key=named.__getitem__):
+        if len("、".join([*kept, figure])) <= room:
+            kept.append(figure)
+    return "、".join(sorted(kept, key=list(named).index))
 
 
 def _asks(asked: list[str]) -> str:

@@ -53,6 +53,15 @@ def test_the_retry_says_what_was_wrong():
     assert "88888" in repair["content"]
 
 
+def test_the_model_sees_neither_addresses_nor_article_numbers():
+    llm = FakeLLM({})
+    said = [{"role": "agent", "content": '请重新授权 [授权](http://x/kb/KB-bank-001 "KB-bank-001"),见[说明](http://y/7)' + "字" * 90}] * 6
+    maybe_compress(llm, said, "", 0, budget=100)
+    (asked,) = llm.asked("summary")
+    assert "请重新授权,见说明" in asked
+    assert "bank-001" not in asked
+
+
 def test_a_figure_of_the_last_summary_may_be_carried_on():
     llm = FakeLLM({}, texts={"summary": "- 账单 INV-7 待退"})
     assert maybe_compress(llm, turns(10), "- 账单 INV-7", 2, budget=100) == ("- 账单 INV-7 待退", 6)
