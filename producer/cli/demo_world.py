@@ -23,7 +23,7 @@ from supportpilot.db.pool import Database
 from supportpilot.service import approval as approvals
 from supportpilot.service import ticket as tickets
 
-ANSWER_SECONDS = 40.0
+ANSWER_SECONDS = 60.0
 T = TypeVar("T")
 
 
