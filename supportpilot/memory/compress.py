@@ -5,6 +5,7 @@ Without it every call of every turn would carry the whole conversation again.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,6 +18,8 @@ from supportpilot.memory.verify import SUMMARY_CHARS, problems
 from supportpilot.prompts.loader import fence, prompt
 
 __all__ = ["Folded", "estimate_tokens", "fold", "fold_by_rule", "fold_end", "maybe_compress", "render_turns"]
+
+log = logging.getLogger(__name__)
 
 ATTEMPTS = 2
 RULE_CHARS = (SUMMARY_CHARS, 100, 60)
@@ -85,6 +88,7 @@ def fold(llm: ChatModel, turns: Sequence[Mapping[str, Any]], summary: str, upto:
         found = problems(answer, source)
         if not found:
             return Folded(answer, end, "model")
+        log.warning("refused a summary of the model: %s", "; ".join(found))
         messages = [*messages, {"role": "assistant", "content": answer or "-"},
                     {"role": "user", "content": REPAIR[lang].replace("$reasons", "; ".join(found))}]
     return Folded(rule_summary(turns[:end]), end, "rule")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +20,8 @@ from supportpilot.memory.profile_rule import PROFILE_CHARS, language, problems, 
 from supportpilot.prompts.loader import fence, prompt
 
 __all__ = ["Sources", "fingerprint", "get_or_build_profile", "sources", "template", "worded"]
+
+log = logging.getLogger(__name__)
 
 PAST_TICKETS = 10
 ATTEMPTS = 2
@@ -102,6 +105,7 @@ def worded(llm: ChatModel, facts: dict[str, Any]) -> str:
         found = problems(answer, facts)
         if not found:
             return answer
+        log.warning("refused a profile of the model: %s", "; ".join(found))
         messages = [*messages, {"role": "assistant", "content": answer or "-"},
                     {"role": "user", "content": REPAIR.format(reasons="; ".join(found))}]
     return template(facts)
