@@ -2,8 +2,11 @@
 
     SupportPilotError
     ├─ Transient          try again later; counts as an attempt of the turn
-    │  └─ Unavailable     something outside is away (database, broker, model): not counted
-    │     └─ Busy         somebody else holds the lock; ask again in a few seconds
+    │  ├─ Unavailable     something outside is away (database, broker, model): not counted
+    │  │  └─ Busy         somebody else holds the lock; ask again in a few seconds
+    │  └─ TornThread      read the thread again and go on; counts as a crash, not as an attempt
+    │     ├─ TailLost     the parent checkpoint is gone: commits were lost under a living worker
+    │     └─ ClockBehind  the new checkpoint's id is not above its parent's
     ├─ Permanent          trying again cannot help; the turn is given up
     │  └─ ModelOutputUnusable   the model's answer did not fit its schema, even after one repair
     ├─ LeaseLost          the ticket belongs to another worker now; write nothing
@@ -34,6 +37,18 @@ class Unavailable(Transient):
 
 class Busy(Unavailable):
     """A lock was not granted in time."""
+
+
+class TornThread(Transient):
+    """What this process has in memory does not fit what is on disk."""
+
+
+class TailLost(TornThread):
+    """The parent checkpoint is not in the database any more."""
+
+
+class ClockBehind(TornThread):
+    """The new checkpoint's id is not above its parent's."""
 
 
 class Permanent(SupportPilotError):

@@ -26,6 +26,16 @@ class TurnRow:
     closing: bool
 
 
+@dataclass(frozen=True)
+class FailedAttempt:
+    """What to note of a failure: the text, the wait in seconds, and what it adds to the two bounds."""
+
+    error: str
+    wait_seconds: float
+    attempts: int = 0
+    crashes: int = 0
+
+
 def _record(row: Row) -> TurnRow:
     return TurnRow(**{name: row[name] for name in TurnRow.__dataclass_fields__})
 
@@ -107,14 +117,14 @@ def finish(conn: Connection, turn_id: str, status: str, outcome: str | None, err
         """, (status, outcome, error, turn_id))
 
 
-def fail_attempt(conn: Connection, turn_id: str, *, counts: bool, wait_seconds: float, error: str) -> bool:
+def fail_attempt(conn: Connection, turn_id: str, failed: FailedAttempt) -> bool:
     """Note a failed attempt of a running turn and when to try again; False if it is not running any more."""
     done = conn.execute(
         """
-        UPDATE desk.turns SET attempts = attempts + %s, last_error = %s,
+        UPDATE desk.turns SET attempts = attempts + %s, crashes = crashes + %s, last_error = %s,
                next_attempt_at = clock_timestamp() + make_interval(secs => %s)
         WHERE turn_id = %s AND status = 'running'
-        """, (1 if counts else 0, error, wait_seconds, turn_id))
+        """, (failed.attempts, failed.crashes, failed.error, failed.wait_seconds, turn_id))
     return done.rowcount == 1
 
 

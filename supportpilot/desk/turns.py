@@ -36,11 +36,12 @@ class Work:
 
 @dataclass(frozen=True)
 class Failure:
-    """Why an attempt failed: `counts` as an attempt, `final` if trying again cannot help."""
+    """Why an attempt failed: `counts` as an attempt or as a `crash`, `final` if trying again cannot help."""
 
     error: str
     counts: bool = True
     final: bool = False
+    crash: bool = False
 
 
 def reply_key(turn_id: str) -> str:
@@ -170,12 +171,13 @@ def fail(conn: Connection, work: Work, settings: Settings, failure: Failure, not
     _hold(conn, work)
     attempts = work.turn.attempts + (1 if failure.counts else 0)
     wait = rules.backoff_seconds(max(1, attempts)) if failure.counts else rules.BACKOFF_FIRST_SECONDS
-    running = turns.fail_attempt(conn, work.turn.turn_id, counts=failure.counts, wait_seconds=wait,
-                                 error=failure.error[:500])
+    running = turns.fail_attempt(conn, work.turn.turn_id, turns.FailedAttempt(
+        failure.error[:500], wait, attempts=int(failure.counts), crashes=int(failure.crash)))
     leases.free(conn, work.ticket_id)
     if not running:
         return "not running any more"
-    if failure.final or attempts >= settings.max_attempts:
+    crashes = work.turn.crashes + int(failure.crash)
+    if failure.final or attempts >= settings.max_attempts or crashes > settings.max_crashes:
         return give_up(conn, work.turn, failure.error, notice)
     return f"again in {wait:.0f} s"
 

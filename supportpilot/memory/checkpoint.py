@@ -19,6 +19,7 @@ from supportpilot.config import get_settings
 from supportpilot.db.migrate import migrate
 from supportpilot.db.pool import Connection, Database, Row, connect, translated
 from supportpilot.errors import Misconfigured, SupportPilotError
+from supportpilot.memory.fenced import FencedSaver
 
 # `checkpoint_migrations`, the fourth table of the saver, tells its schema version and is never emptied.
 CHECKPOINT_TABLES = ("checkpoint_writes", "checkpoint_blobs", "checkpoints")
@@ -43,12 +44,12 @@ def make_checkpointer(url: str | None = None) -> PostgresSaver:
         kwargs={"autocommit": True, "row_factory": dict_row, "prepare_threshold": None, "connect_timeout": 5},
     )
     pool.open(wait=False)
-    return PostgresSaver(pool)
+    return FencedSaver(pool)
 
 
 def checkpointer_over(db: Database) -> PostgresSaver:
     """Return a saver over the process's own pool, which stays its owner's. Expects a migrated database."""
-    return PostgresSaver(db.pool)
+    return FencedSaver(db.pool)
 
 
 def truncate_checkpoints(conn: Connection) -> int:

@@ -24,7 +24,7 @@ from supportpilot.db.pool import Database, translated
 from supportpilot.desk import turns as desk
 from supportpilot.desk.lease import Heartbeat
 from supportpilot.desk.turns import Failure, Work
-from supportpilot.errors import Busy, LeaseLost, NotFound, Permanent, SupportPilotError, Unavailable
+from supportpilot.errors import Busy, LeaseLost, NotFound, Permanent, SupportPilotError, TornThread, Unavailable
 from supportpilot.service.live import LiveBoard, LiveTurn
 from supportpilot.service.memory import ask_for_compression
 from supportpilot.service.texts import approval_notice, handoff_notice
@@ -292,7 +292,8 @@ def _fail(rt: Runtime, work: Work, error: Exception) -> str:
 def classify(error: Exception) -> Failure:
     """Say how a failure is written down: what is away costs no attempt, what cannot succeed is final."""
     if isinstance(error, SupportPilotError):
-        return Failure(str(error), counts=not isinstance(error, Unavailable), final=isinstance(error, Permanent))
+        away, torn = isinstance(error, Unavailable), isinstance(error, TornThread)
+        return Failure(str(error), counts=not (away or torn), final=isinstance(error, Permanent), crash=torn)
     return Failure(f"{type(error).__name__}: {error}")
 
 
