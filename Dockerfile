@@ -21,6 +21,7 @@ RUN groupadd --gid 10001 supportpilot \
     && install --directory --owner=10001 --group=10001 --mode=0700 /data
 COPY --from=build /opt/supportpilot /opt/supportpilot
 ENV PATH=/opt/supportpilot/bin:$PATH \
+    LOGNAME=supportpilot \
     PYTHONUNBUFFERED=1 \
     PYTHONDONTWRITEBYTECODE=1 \
     PYTHONSAFEPATH=1 \
