@@ -162,3 +162,29 @@ def wake_resumable(conn: Connection, grace_seconds: float, limit: int) -> list[t
         FROM due WHERE a.id = due.approval_id RETURNING a.ticket_id, a.id
         """, {"grace": grace_seconds, "limit": limit}).fetchall()
     return [(str(r["ticket_id"]), str(r["id"])) for r in found]
+
+
+def abandon_threads(conn: Connection) -> None:
+    """Let go of every thread, for whoever deletes all snapshots in the same transaction.
+
+    Lease tokens are freed (a running turn writes no more and is begun again); a turn that waits for its approval
+    dies with it, its messages become dead and its ticket a human's, so that `ticket release` can bring them back.
+    """
+    conn.execute("SELECT 1 FROM desk.leases ORDER BY ticket_id FOR UPDATE")
+    conn.execute("UPDATE desk.leases SET token = NULL, holder = NULL, expires_at = NULL, deadline_at = NULL "
+                 "WHERE token IS NOT NULL")
+    conn.execute(
+        """
+        WITH waiting AS (
+            UPDATE desk.turns SET status = 'dead', outcome = 'escalated', finished_at = clock_timestamp(),
+                   last_error = 'the snapshots were reset'
+            WHERE status = 'waiting' RETURNING turn_id, ticket_id, message_ids),
+        withdrawn AS (
+            UPDATE desk.approvals a SET status = 'withdrawn', decided_at = clock_timestamp()
+            FROM waiting w WHERE a.turn_id = w.turn_id AND a.status = 'pending'),
+        letters AS (
+            UPDATE desk.inbox i SET state = 'dead', last_error = 'the snapshots were reset'
+            FROM waiting w WHERE i.id = ANY(w.message_ids))
+        UPDATE biz.tickets t SET status = 'escalated', handoff_reason = 'the snapshots were reset'
+        FROM waiting w WHERE t.id = w.ticket_id
+        """)

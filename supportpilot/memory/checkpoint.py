@@ -18,6 +18,7 @@ from psycopg_pool import ConnectionPool
 from supportpilot.config import get_settings
 from supportpilot.db.migrate import migrate
 from supportpilot.db.pool import Connection, Database, Row, connect, translated
+from supportpilot.db.turns import abandon_threads
 from supportpilot.errors import Misconfigured, SupportPilotError
 from supportpilot.memory.fenced import FencedSaver
 
@@ -75,10 +76,15 @@ def count_checkpoints(conn: Connection, thread_id: str) -> int:
 
 
 def reset_checkpoints(url: str | None = None) -> int:
-    """Drop the snapshots of all tickets; return how many there were. Raises as `make_checkpointer`."""
+    """Drop the snapshots of all tickets; return how many there were. Raises as `make_checkpointer`.
+
+    Whoever runs a turn loses its lease in the same transaction, and tickets that waited for an approval go to a
+    human: what was to be approved stood in the snapshot.
+    """
     target = _url(url)
     _ensure_tables(target)
-    with translated(), connect(target) as conn:
+    with translated(), connect(target) as conn, conn.transaction():
+        abandon_threads(conn)
         return truncate_checkpoints(conn)
 
 

@@ -9,9 +9,11 @@ from contextlib import contextmanager
 
 import pytest
 from fakes import FakeLLM, FakeTools, make_deps
+from fixtures.office import Office, give_paid_invoice, refund_llm
 from langgraph.types import Command
 
 from supportpilot.agent.graph import build_graph
+from supportpilot.db.pool import Database
 from supportpilot.memory.checkpoint import (
     CHECKPOINT_TABLES,
     checkpointer_over,
@@ -19,6 +21,7 @@ from supportpilot.memory.checkpoint import (
     reset_checkpoints,
     truncate_checkpoints,
 )
+from supportpilot.service import ticket as tickets_service
 
 pytestmark = pytest.mark.integration
 
@@ -157,3 +160,31 @@ def test_a_small_budget_folds_the_early_part_and_leaves_the_last_four_word_for_w
     assert all(turn["content"] in view for turn in seen[-4:])
     assert all(turn["content"] not in view for turn in seen[:end["summarized_upto"]] if turn["role"] == "customer")
     assert len(end["turns"]) == 14
+
+
+def test_a_reset_hands_waiting_tickets_to_a_human_and_their_messages_can_be_brought_back(db: Database) -> None:
+    office = Office(db, refund_llm())
+    give_paid_invoice(office)
+    received = office.write("账单 INV-1 重复扣款,请退款")
+    office.work(received.ticket_id)
+    assert reset_checkpoints(db.url) > 0
+    assert office.status(received.ticket_id) == "escalated"
+    assert [r["status"] for r in office.rows("SELECT status FROM desk.approvals")] == ["withdrawn"]
+    tickets_service.release(db, office.ports, received.ticket_id)
+    assert Office(db, refund_llm()).work(received.ticket_id).startswith("waits for approval")
+
+
+def test_a_reset_takes_the_lease_from_a_running_turn(db: Database) -> None:
+    office = Office(db)
+    received = office.write("同步失败")
+    real = office.deps.finish_ticket
+
+    def reset_meanwhile(*args: object) -> str:
+        reset_checkpoints(db.url)
+        return real(*args)  # type: ignore[arg-type]
+
+    office.deps.finish_ticket = reset_meanwhile
+    assert office.work(received.ticket_id) == "lease lost"
+    office.deps.finish_ticket = real
+    assert office.work(received.ticket_id) == "resolved"
+    assert len(office.outbox(received.ticket_id)) == 1

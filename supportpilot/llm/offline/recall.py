@@ -53,11 +53,10 @@ def repeats(sections: dict[str, str], about: str, lang: str) -> str:
     parts = []
     for sentence in sentences(profile):
         count = _count(sentence)
-        codes = error_codes(sentence)
-        same = set(codes) & set(error_codes(matter)) if codes else concepts_in(normal(sentence)) & concepts_in(matter)
+        # Only a code says that it is the same matter; "three refunds" does not make this one the fourth.
+        same = [code for code in error_codes(sentence) if code in error_codes(matter)]
         if count and same:
-            what = (f" {codes[0]} " if lang == "zh" else codes[0]) if codes else ("这类问题" if lang == "zh" else "this matter")
-            parts.append(_again(what, count, lang))
+            parts.append(_again(f" {same[0]} " if lang == "zh" else same[0], count, lang))
             break
     if REMIND.search(profile) and {"bank_sync", "bank_auth", "reminder"} & concepts_in(matter):
         parts.append("您希望到期前收到提醒的需求,我们已经记录。" if lang == "zh"
