@@ -41,7 +41,7 @@ def make_checkpointer(url: str | None = None) -> PostgresSaver:
     _ensure_tables(target)
     pool: ConnectionPool[Connection] = ConnectionPool(
         target, min_size=1, max_size=POOL_SIZE, timeout=POOL_TIMEOUT_SECONDS, open=False,
-        check=ConnectionPool.check_connection, connection_class=psycopg.Connection[Row],
+        connection_class=psycopg.Connection[Row],
         kwargs={"autocommit": True, "row_factory": dict_row, "prepare_threshold": None, "connect_timeout": 5},
     )
     pool.open(wait=False)

@@ -34,6 +34,7 @@ from psycopg.types.json import Jsonb
 from psycopg_pool import ConnectionPool
 from typing_extensions import override
 
+from supportpilot.db.pool import checked
 from supportpilot.errors import ClockBehind, LeaseLost, TailLost
 
 TOKEN_KEY = "__lease_token"  # noqa: S105 -- the name of a key; keys with two underscores are not stored
@@ -174,7 +175,7 @@ class FencedSaver(PostgresSaver):
     @contextmanager
     def _cursor(self, *, pipeline: bool = False) -> Iterator[Cursor[DictRow]]:
         """Lend a cursor of a pooled connection, in a transaction if several statements belong together."""
-        with self._pool.connection() as conn:
+        with checked(self._pool) as conn:
             if pipeline:
                 with conn.transaction(), conn.cursor(binary=True, row_factory=dict_row) as cur:
                     yield cur
