@@ -16,7 +16,7 @@ from worker.app import app
 MAX_TASKS = 10_000              # about 110 MB
 SAVE_MILLISECONDS = 60_000      # what a killed Flower has seen since the last save is lost
 OFFLINE_WORKER_SECONDS = 6 * 3600
-COLUMNS = "name,args,state,received,started,runtime,worker,uuid"
+COLUMNS = "name,args,state,received,runtime,worker,uuid"
 
 
 def options(settings: Settings) -> list[str]:
