@@ -47,11 +47,16 @@ def lock(conn: Connection, ticket_id: str) -> TicketRow | None:
     return _record(conn.execute("SELECT * FROM biz.tickets WHERE id = %s FOR NO KEY UPDATE", (ticket_id,)).fetchone())
 
 
-def of_conversation(conn: Connection, channel: str, conversation_id: str) -> TicketRow | None:
-    """Return the newest ticket of a channel's conversation."""
+def of_conversation(conn: Connection, channel: str, conversation_id: str, contact: str) -> TicketRow | None:
+    """Return the contact's own newest ticket of a channel's conversation, else the newest of anybody's.
+
+    Without the preference two senders who take turns in one conversation would open a ticket with each message.
+    """
     return _record(conn.execute(
-        "SELECT * FROM biz.tickets WHERE channel = %s AND conversation_id = %s ORDER BY created_at DESC, id DESC LIMIT 1",
-        (channel, conversation_id)).fetchone())
+        """
+        SELECT * FROM biz.tickets WHERE channel = %s AND conversation_id = %s
+        ORDER BY (contact = %s) DESC, created_at DESC, id DESC LIMIT 1
+        """, (channel, conversation_id, contact)).fetchone())
 
 
 def current_of_contact(conn: Connection, contact: str, channel: str, idle_minutes: float) -> TicketRow | None:

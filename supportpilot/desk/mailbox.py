@@ -79,7 +79,7 @@ def choose_ticket(conn: Connection, message: InboundMessage, idle_minutes: float
             return named
         return _open(conn, message, linked_to=message.ticket_id[:64])
     if message.conversation_id:
-        found = tickets.of_conversation(conn, message.channel, message.conversation_id)
+        found = tickets.of_conversation(conn, message.channel, message.conversation_id, message.contact)
         if found is None:
             return _open(conn, message)
         if found.contact == message.contact:

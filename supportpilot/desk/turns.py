@@ -84,8 +84,10 @@ def _next_turn(conn: Connection, ticket_id: str, *, killed: bool) -> TurnRow | N
     if turn is not None:
         turns.start(conn, turn.turn_id)
         return turns.open_turn(conn, ticket_id)
+    # Locked before it is judged: a human who took over between two readings would be written into the turn as known
+    # to it, and the turn's reply be sent over their head.
+    ticket = tickets.lock(conn, ticket_id)
     messages = inbox.runnable(conn, ticket_id)
-    ticket = tickets.get(conn, ticket_id)
     if not messages or ticket is None:
         return None
     return turns.create(conn, ticket_id, messages, taken_over_seq=ticket.taken_over_seq)

@@ -103,6 +103,8 @@ def test_a_conversation_is_one_ticket_for_good_but_not_for_another_sender(office
     assert office.status(first.ticket_id) == "open"
     other = office.write("你好", contact="other@example.com", conversation_id="conv-1")
     assert other.ticket_id != first.ticket_id
+    for contact, ticket_id in (("wang@example.com", first.ticket_id), ("other@example.com", other.ticket_id)) * 2:
+        assert office.write("还有", contact=contact, conversation_id="conv-1").ticket_id == ticket_id
 
 
 def test_a_message_without_ids_joins_the_ticket_written_to_lately(office: Office) -> None:

@@ -9,7 +9,8 @@ import pytest
 from fakes import FakeLLM
 from fixtures.office import DRAFT, TRIAGE, Office, give_paid_invoice, refund_llm
 
-from supportpilot.db.pool import Database
+from supportpilot.db.inbox import StoredMessage
+from supportpilot.db.pool import Connection, Database
 from supportpilot.desk import turns as desk
 from supportpilot.errors import LeaseLost, Transient, Unavailable
 from supportpilot.service import approval, ticket, turn, upkeep
@@ -305,6 +306,28 @@ def test_a_human_reply_takes_the_ticket_and_the_agents_reply_in_the_making_is_wi
     rows = {r["kind"]: r["status"] for r in office.rows("SELECT kind, status FROM desk.outbox")}
     assert rows == {"human": "accepted", "reply": "withheld"}
     assert office.status(received.ticket_id) == "escalated"
+
+
+def test_a_human_who_takes_over_while_a_turn_is_made_is_not_talked_over(
+        db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    office = Office(db)
+    received = office.write("同步失败")
+    real, humans = desk.inbox.runnable, []
+
+    def human_between(conn: Connection, ticket_id: str) -> list[StoredMessage]:
+        found = real(conn, ticket_id)
+        if not humans:
+            humans.append(threading.Thread(target=ticket.reply, args=(db, office.ports, ticket_id, "我来处理。", "李娜")))
+            humans[0].start()
+            humans[0].join(0.5)
+        return found
+
+    monkeypatch.setattr(desk.inbox, "runnable", human_between)
+    office.work(received.ticket_id)
+    humans[0].join()
+    office.deliver()
+    rows = {r["kind"]: r["status"] for r in office.rows("SELECT kind, status FROM desk.outbox")}
+    assert rows == {"human": "accepted", "reply": "withheld"}
 
 
 def test_an_escalated_ticket_is_left_alone_until_it_is_released(db: Database) -> None:
