@@ -150,13 +150,14 @@ def claim(conn: Connection, reply_id: str, seconds: float) -> datetime:
     return until
 
 
-def still_claimed(conn: Connection, reply_id: str, claimed_until: datetime) -> bool:
-    """Say whether the claim still stands with time left, asked just before sending."""
+def still_claimed(conn: Connection, reply_id: str, claimed_until: datetime, seconds: float) -> bool:
+    """Say whether the claim still stands for `seconds` more, asked just before sending."""
     row = conn.execute(
         """
         SELECT 1 FROM desk.outbox
-        WHERE id = %s AND status = 'sending' AND claimed_until = %s AND claimed_until > clock_timestamp()
-        """, (reply_id, claimed_until)).fetchone()
+        WHERE id = %s AND status = 'sending' AND claimed_until = %s
+          AND claimed_until > clock_timestamp() + make_interval(secs => %s)
+        """, (reply_id, claimed_until, seconds)).fetchone()
     return row is not None
 
 
@@ -177,18 +178,22 @@ def close_claim(conn: Connection, reply_id: str, claimed_until: datetime, change
     return done.rowcount == 1
 
 
-def set_status(conn: Connection, reply_id: str, status: str) -> None:
+def set_status(conn: Connection, reply_id: str, status: str, error: str | None = None) -> None:
     """Move a locked row to another status and make it due now."""
     conn.execute(
-        "UPDATE desk.outbox SET status = %s, claimed_until = NULL, next_attempt_at = clock_timestamp() WHERE id = %s",
-        (status, reply_id))
+        """
+        UPDATE desk.outbox SET status = %s, claimed_until = NULL, next_attempt_at = clock_timestamp(),
+               last_error = coalesce(%s, last_error)
+        WHERE id = %s
+        """, (status, error, reply_id))
 
 
 def requeue(conn: Connection, reply_id: str) -> None:
-    """Give a failed row a new set of attempts."""
+    """Give a failed row a new set of attempts; a withheld one is cut from its turn, else it would be withheld again."""
     conn.execute(
         """
-        UPDATE desk.outbox SET status = 'queued', attempts = 0, next_attempt_at = clock_timestamp(),
+        UPDATE desk.outbox SET turn_id = CASE WHEN status = 'withheld' THEN NULL ELSE turn_id END,
+               status = 'queued', attempts = 0, next_attempt_at = clock_timestamp(),
                claimed_until = NULL, last_error = NULL, woken_at = NULL, wakes = 0
         WHERE id = %s
         """, (reply_id,))

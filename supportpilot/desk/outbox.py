@@ -54,6 +54,9 @@ def claim(conn: Connection, reply_id: str, seconds: float) -> Claimed | Skipped:
         return Skipped("an earlier row of the ticket goes first", earlier)
     if not outbox.is_due(conn, reply_id):
         return Skipped("not due, or being sent by somebody")
+    if row.status == "sending" and row.attempts >= rules.DELIVERY_MAX_ATTEMPTS:
+        outbox.set_status(conn, reply_id, "failed", "every attempt ended with its deliverer")
+        return Skipped("given up", outbox.next_unsent(conn, ticket_id))
     if row.status == "sending":
         outbox.set_status(conn, reply_id, "unknown")
     if row.kind in rules.WITHHELD_KINDS and outbox.taken_over(conn, reply_id):
@@ -63,9 +66,9 @@ def claim(conn: Connection, reply_id: str, seconds: float) -> Claimed | Skipped:
     return Claimed(row, until)
 
 
-def may_still_send(conn: Connection, claimed: Claimed) -> bool:
-    """Ask once more, just before sending: claim alive, and no human took the ticket since."""
-    if not outbox.still_claimed(conn, claimed.row.id, claimed.until):
+def may_still_send(conn: Connection, claimed: Claimed, seconds: float) -> bool:
+    """Ask once more, just before sending: the claim outlasts a send of `seconds`, and no human took the ticket since."""
+    if not outbox.still_claimed(conn, claimed.row.id, claimed.until, seconds):
         return False
     if claimed.row.kind in rules.WITHHELD_KINDS and outbox.taken_over(conn, claimed.row.id):
         outbox.close_claim(conn, claimed.row.id, claimed.until, {"status": "withheld"})

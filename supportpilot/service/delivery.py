@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 from collections.abc import Callable
@@ -42,11 +43,21 @@ def deliver(db: Database, settings: Settings, ports: Ports, reply_id: str, send:
             ports.schedule_delivery(claimed.next_id)
         return claimed.why
     with db.transaction() as conn:
-        if not desk.may_still_send(conn, claimed):
-            return "claim lost, or a human has the ticket"
+        allowed = desk.may_still_send(conn, claimed, settings.reply_timeout_seconds)
         now = int(leases.clock(conn).timestamp())
-    result = (send or sender_of(claimed.row.channel))(settings, claimed.row, now)
-    return _close(db, ports, claimed, result)
+    if not allowed:
+        _wake_next(db, ports, claimed)
+        return "claim lost, or a human has the ticket"
+    return _close(db, ports, claimed, _sent(send or sender_of(claimed.row.channel), settings, claimed.row, now))
+
+
+def _sent(send: Sender, settings: Settings, row: OutboxRow, now: int) -> SendResult:
+    """Send; a mistake of the sender's counts as an attempt too, else it would be made again for ever."""
+    try:
+        return send(settings, row, now)
+    except Exception as error:  # noqa: BLE001 -- written down below; the text may quote the reply and stays out
+        log.error("sending %s broke off: %s", row.id, type(error).__name__)  # noqa: TRY400
+        return SendResult("lose", f"unexpected {type(error).__name__} while sending")
 
 
 def _close(db: Database, ports: Ports, claimed: Claimed, result: SendResult) -> str:
@@ -55,11 +66,15 @@ def _close(db: Database, ports: Ports, claimed: Claimed, result: SendResult) -> 
     if status == "failed":
         log.error("reply %s of ticket %s failed for good: %s", claimed.row.id, claimed.row.ticket_id, result.error)
     if status in {"accepted", "failed"}:
-        with db.connection() as conn:
-            following = desk.next_unsent(conn, claimed.row.ticket_id)
-        if following is not None:
-            ports.schedule_delivery(following)
+        _wake_next(db, ports, claimed)
     return status if result.error is None else f"{status}: {result.error}"
+
+
+def _wake_next(db: Database, ports: Ports, claimed: Claimed) -> None:
+    with db.connection() as conn:
+        following = desk.next_unsent(conn, claimed.row.ticket_id)
+    if following is not None and following != claimed.row.id:
+        ports.schedule_delivery(following)
 
 
 def sender_of(channel: str) -> Sender:
@@ -85,15 +100,24 @@ def send_callback(settings: Settings, row: OutboxRow, now: int) -> SendResult:
     except Misconfigured as error:
         return SendResult("retry", f"REPLY_CALLBACK_SECRET: {error}")
     try:
-        answer = httpx.post(settings.reply_callback_url, content=body, headers=headers,
-                            timeout=settings.reply_timeout_seconds, follow_redirects=False)
+        answer = asyncio.run(_post(settings.reply_callback_url, body, headers, settings.reply_timeout_seconds))
     except httpx.ConnectError as error:
         return SendResult("retry", f"no connection: {error}"[:LONGEST_ERROR])
     except httpx.InvalidURL as error:
         return SendResult("retry", f"REPLY_CALLBACK_URL: {error}"[:LONGEST_ERROR])
-    except httpx.HTTPError as error:
-        return SendResult("lose", f"no answer: {type(error).__name__} {error}"[:LONGEST_ERROR])
+    except (httpx.HTTPError, TimeoutError) as error:
+        return SendResult("lose", f"no answer: {type(error).__name__} {error}".strip()[:LONGEST_ERROR])
     return _judge(answer)
+
+
+async def _post(url: str, body: bytes, headers: dict[str, str], seconds: float) -> httpx.Response:
+    """Post within `seconds` in all, which the claim outlasts; the answer's body is not read.
+
+    httpx's own time-outs are each for one read: a receiver that answers by drops would outlast every claim.
+    """
+    async with (asyncio.timeout(seconds), httpx.AsyncClient(timeout=seconds) as client,
+                client.stream("POST", url, content=body, headers=headers) as answer):
+        return answer
 
 
 def _headers(settings: Settings, row: OutboxRow, now: int, body: bytes) -> dict[str, str]:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import socket
 import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -15,7 +18,9 @@ from standardwebhooks import Webhook
 from supportpilot.config import Settings
 from supportpilot.db.outbox import OutboxRow
 from supportpilot.db.pool import Database
+from supportpilot.desk import outbox as desk
 from supportpilot.desk.outbox import SendResult
+from supportpilot.desk.rules import DELIVERY_MAX_ATTEMPTS
 from supportpilot.errors import NotFound, Refused
 from supportpilot.service import delivery, letters, ticket, upkeep
 
@@ -192,3 +197,63 @@ def test_a_reply_withheld_for_a_human_is_sent_if_the_ticket_comes_back_without_a
     ticket.release(db, office.ports, ticket_id)
     office.deliver()
     assert statuses(office) == ["accepted"]
+
+
+def test_a_withheld_reply_that_an_operator_retries_is_sent(db: Database) -> None:
+    office, ticket_id = answered(db)
+    ticket.reply(db, office.ports, ticket_id, "人工回复", by="李娜")
+    office.deliver()
+    assert statuses(office) == ["withheld", "accepted"]
+    reply_id = office.rows("SELECT id FROM desk.outbox ORDER BY position")[0]["id"]
+    letters.retry_outbox(db, office.ports, reply_id)
+    office.deliver()
+    assert statuses(office) == ["accepted", "accepted"]
+
+
+def test_an_answer_by_drops_does_not_outlast_the_claim(db: Database) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as door:
+        def drip() -> None:
+            peer, _ = door.accept()
+            with peer, contextlib.suppress(OSError):
+                while True:
+                    peer.sendall(b"H")
+                    time.sleep(0.1)
+
+        threading.Thread(target=drip, daemon=True).start()
+        office, _ = answered(db, reply_callback_url=f"http://127.0.0.1:{door.getsockname()[1]}/", reply_timeout_seconds=0.5)
+        started = time.monotonic()
+        assert office.deliver() == ["unknown: no answer: TimeoutError"]
+        assert time.monotonic() - started < 3
+
+
+def test_a_claim_that_would_end_in_mid_send_is_not_used(db: Database) -> None:
+    office, _ = answered(db, reply_timeout_seconds=10)
+    with db.transaction() as conn:
+        claimed = desk.claim(conn, office.wakeups.replies[0], 9)
+        assert isinstance(claimed, desk.Claimed)
+        assert desk.may_still_send(conn, claimed, 8)
+        assert not desk.may_still_send(conn, claimed, 10)
+
+
+def test_a_sender_with_a_mistake_ends_loudly_and_lets_the_next_row_pass(db: Database) -> None:
+    office, ticket_id = answered(db)
+    ticket.reply(db, office.ports, ticket_id, "人工回复", by="李娜")
+    office.execute("UPDATE biz.tickets SET taken_over_seq = 0")
+    reply_id = office.wakeups.replies[0]
+    for _ in range(DELIVERY_MAX_ATTEMPTS):
+        office.execute("UPDATE desk.outbox SET next_attempt_at = clock_timestamp()")
+        said = delivery.deliver(db, office.settings, office.ports, reply_id, lambda *_: SendResult(str(1 / 0)))
+    assert said == "failed: unexpected ZeroDivisionError while sending"
+    office.deliver()
+    assert statuses(office) == ["failed", "accepted"]
+
+
+def test_a_row_whose_deliverers_all_die_is_given_up(db: Database) -> None:
+    office, _ = answered(db)
+    reply_id = office.wakeups.replies[0]
+    for _ in range(DELIVERY_MAX_ATTEMPTS):
+        with db.transaction() as conn:
+            assert isinstance(desk.claim(conn, reply_id, 60), desk.Claimed)
+            conn.execute("UPDATE desk.outbox SET claimed_until = clock_timestamp()")
+    assert delivery.deliver(db, office.settings, office.ports, reply_id) == "given up"
+    assert statuses(office) == ["failed"]
