@@ -205,7 +205,7 @@ def give_up(conn: Connection, turn: TurnRow, reason: str, notice: Notice) -> str
                                      notice(conn, turn.ticket_id)))
     audit.record(conn, "worker", "turn.given_up", ticket_id=turn.ticket_id, subject=turn.turn_id,
                  detail={"reason": reason[:500]})
-    log.error("turn given up ticket=%s turn=%s reason=%s", turn.ticket_id, turn.turn_id, reason)
+    log.error("turn given up ticket=%s turn=%s; its last_error says why", turn.ticket_id, turn.turn_id)
     return "given up"
 
 

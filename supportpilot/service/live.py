@@ -133,9 +133,9 @@ class LiveTurn:
         try:
             with self._db.transaction() as conn:
                 events.write(conn, self._ticket_id, self._turn_id, new)
-        except Transient as error:
+        except (Transient, ValueError) as error:    # ValueError: half of a surrogate pair, from a stream cut inside it
             self._broken = True
-            log.warning("live view of ticket=%s given up: %s", self._ticket_id, error)
+            log.warning("live view of ticket=%s given up: %s", self._ticket_id, type(error).__name__)
 
 
 class Watcher:

@@ -7,7 +7,9 @@ not believed.
 from __future__ import annotations
 
 import logging
+import traceback
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from langchain_core.runnables import RunnableConfig
@@ -15,6 +17,7 @@ from langgraph.graph.state import CompiledStateGraph
 from langgraph.types import Command, Interrupt, StateSnapshot
 
 from supportpilot.agent.deps import Deps
+from supportpilot.agent.plain import plain
 from supportpilot.agent.state import SupportState, Turn
 from supportpilot.config import Settings
 from supportpilot.db import approvals, inbox, outbox, tickets
@@ -272,10 +275,9 @@ def _release(rt: Runtime, work: Work, values: dict[str, Any]) -> tuple[str, Work
 
 
 def _fail(rt: Runtime, work: Work, error: Exception) -> str:
-    failure = classify(error)
+    failure, shown = classify(error), shown_error(error)
     level = logging.WARNING if isinstance(error, SupportPilotError) else logging.ERROR
-    log.log(level, "turn failed ticket=%s turn=%s: %s", work.ticket_id, work.turn.turn_id, failure.error,
-            exc_info=None if isinstance(error, SupportPilotError) else error)
+    log.log(level, "turn failed ticket=%s turn=%s: %s", work.ticket_id, work.turn.turn_id, shown)
     try:
         with rt.db.transaction() as conn:
             said = desk.fail(conn, work, rt.settings, failure, handoff_notice)
@@ -286,15 +288,29 @@ def _fail(rt: Runtime, work: Work, error: Exception) -> str:
                     work.ticket_id, away)
         return "database away"
     _schedule_replies(rt, work.ticket_id)
-    return f"failed: {failure.error}; {said}"
+    return f"failed: {shown}; {said}"
 
 
 def classify(error: Exception) -> Failure:
-    """Say how a failure is written down: what is away costs no attempt, what cannot succeed is final."""
+    """Say how a failure is written down: what is away costs no attempt, what cannot succeed is final.
+
+    The text becomes storable: one that Postgres refuses would keep the failure itself from being written.
+    """
     if isinstance(error, SupportPilotError):
         away, torn = isinstance(error, Unavailable), isinstance(error, TornThread)
-        return Failure(str(error), counts=not (away or torn), final=isinstance(error, Permanent), crash=torn)
-    return Failure(f"{type(error).__name__}: {error}")
+        return Failure(plain(str(error)), counts=not (away or torn), final=isinstance(error, Permanent), crash=torn)
+    return Failure(plain(f"{type(error).__name__}: {error}"))
+
+
+def shown_error(error: Exception) -> str:
+    """Return an error for the log and Flower: ours by its text, a foreign one by type and place.
+
+    A foreign text may quote the customer (pydantic does); it is kept in Postgres only, as the turn's `last_error`.
+    """
+    if isinstance(error, SupportPilotError):
+        return str(error)
+    places = [f"{Path(frame.filename).name}:{frame.lineno}" for frame in traceback.extract_tb(error.__traceback__)[-3:]]
+    return f"{type(error).__name__} at {' > '.join(places) or 'no line'}"
 
 
 def _schedule_replies(rt: Runtime, ticket_id: str) -> None:

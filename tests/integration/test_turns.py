@@ -148,8 +148,25 @@ def test_a_bug_in_a_node_is_written_down_and_does_not_kill_the_worker(db: Databa
     office = Office(db)
     office.deps.retriever.search = lambda *_args, **_kw: 1 / 0  # type: ignore[method-assign, assignment, return-value]
     received = office.write("同步失败")
-    assert "ZeroDivisionError" in office.work(received.ticket_id)
-    assert office.one("SELECT attempts, last_error FROM desk.turns")["attempts"] == 1
+    assert "ZeroDivisionError at " in office.work(received.ticket_id)
+    assert office.one("SELECT attempts, last_error FROM desk.turns") == {
+        "attempts": 1, "last_error": "ZeroDivisionError: division by zero"}
+
+
+@pytest.mark.parametrize("attempts", [1, 5])
+def test_what_a_foreign_error_quotes_is_in_postgres_only(
+        db: Database, caplog: pytest.LogCaptureFixture, attempts: int) -> None:
+    office = Office(db, max_attempts=attempts)
+
+    def quotes(*_args: object, **_kw: object) -> None:
+        raise ValueError("我的卡号 6222\x00\ud83d")
+
+    office.deps.retriever.search = quotes  # type: ignore[method-assign, assignment]
+    received = office.write("同步失败")
+    said = office.work(received.ticket_id)
+    assert "ValueError at " in said
+    assert "6222" not in said + caplog.text
+    assert "6222" in office.one("SELECT last_error FROM desk.turns")["last_error"]
 
 
 def test_a_zombie_writes_nothing_once_its_lease_is_gone(db: Database) -> None:
