@@ -181,8 +181,9 @@ def wake_due(conn: Connection, grace_seconds: float, limit: int) -> list[tuple[s
             SELECT id FROM first
             WHERE coalesce(woken_at, due_at) <= clock_timestamp()
                   - make_interval(secs => %(grace)s * power(2, least(wakes, 6)) - %(grace)s * 0.5)
-            ORDER BY due_at LIMIT %(limit)s)
+            ORDER BY due_at LIMIT %(limit)s),
+        free AS (SELECT id FROM desk.inbox WHERE id IN (SELECT id FROM due) AND state = 'pending' FOR UPDATE SKIP LOCKED)
         UPDATE desk.inbox i SET woken_at = clock_timestamp(), wakes = wakes + 1
-        FROM due WHERE i.id = due.id AND i.state = 'pending' RETURNING i.ticket_id, i.id
+        FROM free WHERE i.id = free.id RETURNING i.ticket_id, i.id
         """, {"grace": grace_seconds, "limit": limit}).fetchall()
     return [(str(r["ticket_id"]), str(r["id"])) for r in found]

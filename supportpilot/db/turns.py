@@ -87,9 +87,13 @@ def of_ticket(conn: Connection, ticket_id: str) -> list[Row]:
 
 
 def of_message(conn: Connection, message_id: str) -> Row | None:
-    """Return the newest turn that holds a message."""
-    return conn.execute("SELECT * FROM desk.turns WHERE message_ids @> ARRAY[%s] ORDER BY created_at DESC LIMIT 1",
-                        (message_id,)).fetchone()
+    """Return the newest turn that holds a message; only its ticket's turns are read."""
+    return conn.execute(
+        """
+        SELECT * FROM desk.turns
+        WHERE ticket_id = (SELECT ticket_id FROM desk.inbox WHERE id = %(id)s) AND message_ids @> ARRAY[%(id)s]
+        ORDER BY created_at DESC LIMIT 1
+        """, {"id": message_id}).fetchone()
 
 
 def start(conn: Connection, turn_id: str, *, crashed: bool = False) -> None:
@@ -142,9 +146,10 @@ def wake_orphans(conn: Connection, grace_seconds: float, limit: int) -> list[tup
             SELECT turn_id FROM desk.orphaned_turns
             WHERE woken_at IS NULL OR woken_at <= clock_timestamp()
                   - make_interval(secs => %(grace)s * power(2, least(wakes, 6)) - %(grace)s * 0.5)
-            ORDER BY next_attempt_at LIMIT %(limit)s)
+            ORDER BY next_attempt_at LIMIT %(limit)s),
+        free AS (SELECT turn_id FROM desk.turns WHERE turn_id IN (SELECT turn_id FROM due) FOR UPDATE SKIP LOCKED)
         UPDATE desk.turns u SET woken_at = clock_timestamp(), wakes = wakes + 1
-        FROM due WHERE u.turn_id = due.turn_id RETURNING u.ticket_id, coalesce(u.message_ids[1], '') AS message_id
+        FROM free WHERE u.turn_id = free.turn_id RETURNING u.ticket_id, coalesce(u.message_ids[1], '') AS message_id
         """, {"grace": grace_seconds, "limit": limit}).fetchall()
     return [(str(r["ticket_id"]), str(r["message_id"])) for r in found]
 
@@ -157,9 +162,10 @@ def wake_resumable(conn: Connection, grace_seconds: float, limit: int) -> list[t
             SELECT r.approval_id FROM desk.resumable_turns r JOIN desk.approvals a ON a.id = r.approval_id
             WHERE coalesce(a.woken_at, a.decided_at) <= clock_timestamp()
                   - make_interval(secs => %(grace)s * power(2, least(a.wakes, 6)) - %(grace)s * 0.5)
-            ORDER BY a.decided_at LIMIT %(limit)s)
+            ORDER BY a.decided_at LIMIT %(limit)s),
+        free AS (SELECT id FROM desk.approvals WHERE id IN (SELECT approval_id FROM due) FOR UPDATE SKIP LOCKED)
         UPDATE desk.approvals a SET woken_at = clock_timestamp(), wakes = wakes + 1
-        FROM due WHERE a.id = due.approval_id RETURNING a.ticket_id, a.id
+        FROM free WHERE a.id = free.id RETURNING a.ticket_id, a.id
         """, {"grace": grace_seconds, "limit": limit}).fetchall()
     return [(str(r["ticket_id"]), str(r["id"])) for r in found]
 

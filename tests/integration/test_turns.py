@@ -297,6 +297,23 @@ def test_the_sweeper_wakes_an_orphaned_turn(db: Database) -> None:
     assert upkeep.sweep(db, office.ports, office.settings)["messages"] == 1
 
 
+def test_a_row_that_somebody_holds_does_not_keep_the_sweeper_from_the_others(db: Database) -> None:
+    office = Office(db)
+    held, orphan, free = (office.write(text, contact=f"{text}@example.com") for text in ("a", "b", "c"))
+    with db.transaction() as conn:
+        assert desk.take(conn, office.settings, orphan.ticket_id, "killed", handoff_notice) is not None
+    office.execute("UPDATE desk.leases SET expires_at = clock_timestamp() - interval '1 second' WHERE token IS NOT NULL")
+    office.execute("UPDATE desk.inbox SET due_at = clock_timestamp() - interval '1 minute'")
+    with db.transaction() as frozen:
+        frozen.execute("SELECT 1 FROM desk.inbox WHERE id = %s FOR UPDATE", (held.message_id,))
+        frozen.execute("SELECT 1 FROM desk.turns FOR UPDATE")
+        office.wakeups.turns.clear()
+        upkeep.sweep(db, office.ports, office.settings)
+        assert [t for t, _, _ in office.wakeups.turns] == [free.ticket_id]
+    upkeep.sweep(db, office.ports, office.settings)
+    assert {t for t, _, _ in office.wakeups.turns} == {held.ticket_id, orphan.ticket_id, free.ticket_id}
+
+
 def test_the_sweeper_wakes_a_decided_approval_whose_wakeup_was_lost(db: Database) -> None:
     office = Office(db, refund_llm())
     give_paid_invoice(office)
