@@ -9,42 +9,48 @@ from supportpilot.db.pool import Connection
 from supportpilot.db.segment import sections, terms
 from supportpilot.types import Hit
 
+KEYWORDS_LABEL = "关键词: "  # starts the line of a hit's text that lists what customers call the matter
 TITLE_WEIGHT = 2          # times the title's terms count in each of the article's pieces
 
 
 @dataclass(frozen=True)
 class Article:
-    """A knowledge-base article; `body` is Markdown, `url` where it can be read instead of `/kb/{id}`."""
+    """A knowledge-base article; `body` is Markdown, `url` where it can be read instead of `/kb/{id}`.
+
+    `keywords` are what customers call the matter: searched and shown to the model, never to the reader.
+    """
 
     id: str
     title: str
     body: str
     lang: str = "zh"
     url: str | None = None
+    keywords: str = ""
 
 
 def get_article(conn: Connection, article_id: str) -> Article | None:
     """Return one article."""
-    row = conn.execute("SELECT id, title, body, lang, url FROM kb.articles WHERE id = %s", (article_id,)).fetchone()
+    row = conn.execute("SELECT id, title, body, lang, url, keywords FROM kb.articles WHERE id = %s", (article_id,)).fetchone()
     return None if row is None else Article(**row)
 
 
 def list_articles(conn: Connection) -> list[Article]:
     """Return all articles by id."""
-    return [Article(**row) for row in conn.execute("SELECT id, title, body, lang, url FROM kb.articles ORDER BY id")]
+    return [Article(**row) for row in conn.execute("SELECT id, title, body, lang, url, keywords FROM kb.articles ORDER BY id")]
 
 
 def upsert_article(conn: Connection, article: Article, updated_at: datetime | None = None) -> None:
     """Store an article and index it anew; `updated_at` is Postgres' now unless given."""
     conn.execute(
         """
-        INSERT INTO kb.articles (id, title, url, lang, body, updated_at)
-        VALUES (%s, %s, %s, %s, %s, coalesce(%s, now()))
+        INSERT INTO kb.articles (id, title, url, lang, keywords, body, updated_at)
+        VALUES (%s, %s, %s, %s, %s, %s, coalesce(%s, now()))
         ON CONFLICT (id) DO UPDATE SET title = EXCLUDED.title, url = EXCLUDED.url, lang = EXCLUDED.lang,
-                                       body = EXCLUDED.body, updated_at = EXCLUDED.updated_at
-        """, (article.id, article.title, article.url, article.lang, article.body, updated_at))
+                                       keywords = EXCLUDED.keywords, body = EXCLUDED.body,
+                                       updated_at = EXCLUDED.updated_at
+        """, (article.id, article.title, article.url, article.lang, article.keywords, article.body, updated_at))
     conn.execute("DELETE FROM kb.chunks WHERE article_id = %s", (article.id,))
-    title = terms(article.title) * TITLE_WEIGHT
+    title = terms(article.title) * TITLE_WEIGHT + terms(article.keywords)
     with conn.cursor() as cursor:
         cursor.executemany(
             "INSERT INTO kb.chunks (article_id, position, heading, text, terms, length) VALUES (%s, %s, %s, %s, %s, %s)",
@@ -57,7 +63,8 @@ def search_terms(conn: Connection, query: list[str], lang: str, limit: int) -> l
 
     Okapi BM25 (k1 1.2, b 0.75). Pieces in another language than `lang` count half. Sharing an everyday word with the
     question is no answer to it, so a piece must hold an error code of the query, or else 15 % of the query's weight
-    (a term that stands in no piece weighs as much as the rarest) with two terms, a number, or the only term there is.
+    (a term that stands in no piece weighs as much as the rarest), at most that of 1.2 rarest terms (else a long story
+    would find nothing), with two terms, a number, or the only term there is.
     """
     rows = conn.execute(
         """
@@ -81,16 +88,17 @@ def search_terms(conn: Connection, query: list[str], lang: str, limit: int) -> l
             FROM found f JOIN weight w ON w.term = f.term CROSS JOIN size
             GROUP BY f.article_id, f.position
         ), best AS (
-            SELECT DISTINCT ON (a.id) a.id AS article_id, a.title, c.text, a.lang, a.url,
+            SELECT DISTINCT ON (a.id) a.id AS article_id, a.title, a.lang, a.url,
+                   c.text || CASE WHEN a.keywords = '' THEN '' ELSE E'\n\n' || %(label)s || a.keywords END AS text,
                    s.score * CASE WHEN a.lang = %(lang)s THEN 1 ELSE 0.5 END AS score
             FROM scored s
             JOIN kb.chunks c ON c.article_id = s.article_id AND c.position = s.position
             JOIN kb.articles a ON a.id = s.article_id
             WHERE s.code
-               OR (s.held >= 0.15 * (SELECT sum(idf) FROM weight)
+               OR (s.held >= least(0.15 * (SELECT sum(idf) FROM weight), 1.2 * (SELECT max(ln(pieces + 1)) FROM size))
                    AND (s.number OR s.matched >= least(2, (SELECT count(*) FROM query))))
             ORDER BY a.id, s.score DESC, s.position
         )
         SELECT article_id, title, text, score, lang, url FROM best ORDER BY score DESC, article_id LIMIT %(limit)s
-        """, {"terms": query, "lang": lang, "limit": limit})
+        """, {"terms": query, "lang": lang, "limit": limit, "label": KEYWORDS_LABEL})
     return [Hit(**{**row, "score": float(row["score"])}) for row in rows]

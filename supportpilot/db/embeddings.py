@@ -21,8 +21,8 @@ EMBED_LOCK = 4_815_162_344
 OTHER_LANGUAGE = 0.5    # what a piece in another language counts, as in the search by words
 
 # What is embedded: a piece says little without its article's title.
-_TEXT = sql.SQL("a.title || E'\\n' || c.text")
-_HASH = sql.SQL("md5(a.title || E'\\n' || c.text)")
+_TEXT = sql.SQL("concat_ws(E'\\n', a.title, nullif(a.keywords, ''), c.text)")
+_HASH = sql.SQL("md5(concat_ws(E'\\n', a.title, nullif(a.keywords, ''), c.text))")
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ import re
 from supportpilot.db.articles import Article
 from supportpilot.errors import Misconfigured
 
-FIELDS = ("id", "title", "lang", "url")
+FIELDS = ("id", "title", "lang", "url", "keywords")
 LANGUAGES = ("zh", "en")
 # The form that replies cite and that stands in links.
 _ID = re.compile(r"KB-[A-Za-z0-9]+(-[A-Za-z0-9]+)*")
@@ -38,7 +38,7 @@ def parse_article(text: str, name: str) -> Article:
     body = "\n".join(lines[end + 1:]).strip()
     _require(body, f"{name}:{end + 2}: there is no text below the front matter")
     _require("\0" not in text, f"{name}:1: the file contains a NUL character")
-    return Article(values["id"], values["title"], body, lang, url)
+    return Article(values["id"], values["title"], body, lang, url, values.get("keywords", ""))
 
 
 def _end(lines: list[str], name: str) -> int:

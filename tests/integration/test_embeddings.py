@@ -253,8 +253,8 @@ def test_only_an_article_that_has_changed_is_embedded_again(embedded, settings, 
 def test_an_article_imported_again_unchanged_costs_nothing(embedded, settings):
     with embedded.transaction() as conn:
         conn.execute("CREATE TEMP TABLE before AS SELECT * FROM kb.articles")
-        import_articles(conn, [Article(r["id"], r["title"], r["body"], r["lang"], r["url"]) for r in
-                               conn.execute("SELECT id, title, body, lang, url FROM before").fetchall()])
+        import_articles(conn, [Article(**r) for r in
+                               conn.execute("SELECT id, title, body, lang, url, keywords FROM before").fetchall()])
     assert knowledge.embed(embedded, settings) == ""
 
 

@@ -23,8 +23,6 @@ STRANGER = "stranger@example.com"
 WANTED = 0.8
 
 
-# Strict: reaching the goal fails here until this mark goes.
-@pytest.mark.xfail(raises=AssertionError, strict=True, reason="32 of 60 (53 %) with the offline rules")
 def test_four_in_five_replies_cite_an_article_that_answers(seeded_db, seeded_conn, offline_llm):
     deps = Deps.over(seeded_db, offline_llm.settings())
     graph = build_graph(deps, checkpointer_over(seeded_db))

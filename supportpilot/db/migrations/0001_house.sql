@@ -116,6 +116,7 @@ CREATE TABLE kb.articles (
     title      text NOT NULL,
     url        text,
     lang       text NOT NULL DEFAULT 'zh',
+    keywords   text NOT NULL DEFAULT '',
     body       text NOT NULL,
     updated_at timestamptz NOT NULL DEFAULT now()
 );

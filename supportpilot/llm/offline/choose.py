@@ -11,13 +11,15 @@ from supportpilot.llm.offline.lexicon import CITATION, CONCEPTS, concepts_in, er
 from supportpilot.llm.offline.text import Article, articles, basics, language, normal, terms
 from supportpilot.llm.offline.triage import customer_words, is_follow_up, is_unsolved
 
-TITLE_TERM, BODY_TERM = 2.2, 1.0
+TITLE_TERM, KEYWORD_TERM, BODY_TERM = 2.2, 2.0, 1.0
 TITLE_CONCEPT, BODY_CONCEPT = 3.5, 0.5
 TITLE_CODE, BODY_CODE = 7.0, 3.5
 UNTITLED = 4.0
 FIRST_RANK = 2.0
 SAME_LANGUAGE = 5.0
 ENOUGH_COVERED = 0.34
+ENOUGH_NAMED = 2
+ENOUGH_OF_FIRST = 2     # the search has judged its first hit already
 GENERIC = frozenset({"failure", "reminder", "still", "charge"})
 ALREADY_GIVEN = 4.0
 ADVICE_CHARS = {"zh": 210, "en": 460}
@@ -63,10 +65,10 @@ def best_article(sections: dict[str, str]) -> Article | None:
 
 def score(question: Question, article: Article, rarity: dict[str, float], titled: set[str]) -> float:
     """Return how well an article fits; a concept that no title has counts more where a body has it."""
-    title, whole = terms(article.title), terms(f"{article.title}\n{article.body}")
+    title, words, whole = terms(article.title), terms(article.keywords), terms(article.body)
     total = FIRST_RANK / (1 + article.rank) + (SAME_LANGUAGE if article.lang == question.lang else 0.0)
     for term, share in question.terms.items():
-        weight = TITLE_TERM if term in title else BODY_TERM if term in whole else 0.0
+        weight = TITLE_TERM if term in title else KEYWORD_TERM if term in words else BODY_TERM if term in whole else 0.0
         total += share * weight * rarity[term]
     in_title, in_body = concepts_in(normal(article.title)), concepts_in(normal(article.body))
     for concept, share in question.concepts.items():
@@ -86,7 +88,12 @@ def is_relevant(question: Question, article: Article) -> bool:
     newest = {t for t, share in question.terms.items() if share == 1.0}
     if not newest:
         return False
-    whole = f"{article.title}\n{article.body}"
+    named = newest & terms(f"{article.title}\n{article.keywords}")
+    if len(named) >= ENOUGH_NAMED:
+        return True
+    whole = f"{article.title}\n{article.keywords}\n{article.body}"
+    if article.rank == 0 and len(newest & terms(whole)) >= ENOUGH_OF_FIRST:
+        return True
     covered = len(newest & terms(whole)) / len(newest)
     shared = bool(question.concepts.keys() & concepts_in(normal(whole)))
     return covered >= ENOUGH_COVERED and (shared or (len(newest) > 1 and covered > 2 * ENOUGH_COVERED))
@@ -121,7 +128,7 @@ def _codes(question: Question, article: Article) -> float:
 def _rarity(question: Question, found: list[Article]) -> dict[str, float]:
     seen: Counter[str] = Counter()
     for article in found:
-        seen.update(terms(f"{article.title}\n{article.body}") & question.terms.keys())
+        seen.update(terms(f"{article.title}\n{article.keywords}\n{article.body}") & question.terms.keys())
     return {term: math.log(1 + (len(found) + 1) / (seen[term] + 1)) for term in question.terms}
 
 

@@ -34,15 +34,22 @@ GREETING = re.compile(
 FAREWELL = re.compile(r"[\s,,。.!!]*(?:谢谢(?:您|你|啦|了)?|多谢|感谢|拜托了?|thanks(?: a lot| in advance)?|thank you|regards|cheers)[\s,,。.!!~]*$", re.IGNORECASE)
 
 
+KEYWORDS = "关键词: "
+
+
 @dataclass(frozen=True)
 class Article:
-    """An article as the prompt shows it; `rank` is its place in the search result."""
+    """An article as the prompt shows it; `rank` is its place in the search result.
+
+    `keywords` are what customers call the matter: they help to choose and are never said.
+    """
 
     id: str
     title: str
     lang: str
     body: str
     rank: int
+    keywords: str = ""
 
 
 @dataclass(frozen=True)
@@ -120,9 +127,17 @@ def articles(text: str) -> list[Article]:
             continue
         ident, title, lang = match.groups()
         have = found.get(ident)
+        body, keywords = _without_keywords(body)
         joined = f"{have.body}\n{body}" if have else body
-        found[ident] = Article(ident, title, lang or language_of(title), joined.strip(), have.rank if have else len(found))
+        found[ident] = Article(ident, title, lang or language_of(title), joined.strip(),
+                               have.rank if have else len(found), keywords)
     return list(found.values())
+
+
+def _without_keywords(body: str) -> tuple[str, str]:
+    lines = body.splitlines()
+    words = [line.removeprefix(KEYWORDS) for line in lines if line.startswith(KEYWORDS)]
+    return "\n".join(line for line in lines if not line.startswith(KEYWORDS)), " ".join(words)
 
 
 def _blocks(text: str) -> list[str]:
