@@ -10,6 +10,7 @@ import sys
 import threading
 
 from producer.cli.screen import line, safe
+from supportpilot.agent.citations import render_links, unknown_ids
 from supportpilot.config import Settings
 from supportpilot.db import outbox
 from supportpilot.db.events import Event
@@ -17,6 +18,8 @@ from supportpilot.db.pool import Database
 from supportpilot.errors import SupportPilotError, Unavailable
 from supportpilot.service import ticket as tickets
 from supportpilot.service.live import Watcher
+from supportpilot.tools.citations import citations_in
+from supportpilot.types import Citation
 
 POLL_SECONDS = 0.5
 PROFILE_CHARS = 60
@@ -53,6 +56,7 @@ class Viewer:
         self._db, self._settings, self._ticket_id, self._printer = db, settings, ticket_id, printer
         self._stop = threading.Event()
         self._shown: set[str] = set()
+        self._streamed = ""                                 # the draft as this terminal has seen it
         self._news = threading.Condition()
         self._ready = threading.Event()
         self._thread = threading.Thread(target=self._run, name="chat-viewer", daemon=True)
@@ -85,6 +89,8 @@ class Viewer:
                 self._stop.wait(RECONNECT_SECONDS)
 
     def _show(self, event: Event) -> None:
+        if event.type == "turn" or event.data.get("node") == "draft":
+            self._streamed = ""
         if event.type == "step":
             self._printer.line(f"  · {event.data.get('node')}")
         elif event.type == "tool":
@@ -92,7 +98,9 @@ class Viewer:
             failed = "  (error)" if event.data.get("is_error") else ""
             self._printer.line(f"  > {event.data.get('name')}({arguments}){failed}")
         elif event.type == "token":
-            self._printer.piece(str(event.data.get("text", "")))
+            piece = str(event.data.get("text", ""))
+            self._streamed += piece
+            self._printer.piece(piece)
         elif event.type == "end":
             self.show_end(event.turn_id, str(event.data.get("said", "")))
 
@@ -104,7 +112,7 @@ class Viewer:
         try:
             self._printer.line(f"--- {said} ---")
             for kind, body in self._texts(turn_id):
-                self._printer.line(f"{kind}: {body}")
+                self._printer.line(reply_lines(kind, body, self._streamed))
             self._printer.line(memory_line(tickets.show(self._db, self._settings, self._ticket_id)))
         except SupportPilotError as error:
             self._printer.line(f"(not shown: {line(error)})")
@@ -122,6 +130,21 @@ class Viewer:
             rows = [r for r in outbox.rows(conn, ticket_id=self._ticket_id) if r["turn_id"] == turn_id]
         answers = [r for r in rows if r["kind"] in {"reply", "handoff"}] or rows
         return [(str(r["kind"]), str(r["body"])) for r in reversed(answers)]
+
+
+def reply_lines(kind: str, body: str, streamed: str) -> str:
+    """Return a reply as it is printed: if its text was streamed already, only what its marks stand for."""
+    sources = sources_of_streamed(streamed, body)
+    if not sources:
+        return f"{kind}: {body}"
+    return "\n".join([f"{kind}: as above", *(f"  {line(source.title)}  {source.url}" for source in sources)])
+
+
+def sources_of_streamed(streamed: str, body: str) -> list[Citation]:
+    """Return the sources of a reply that is the streamed text with its marks as links; [] if it is another text."""
+    sources, text = citations_in(body), streamed.strip()
+    hits = [{"article_id": source.id, "title": source.title, "url": source.url, "text": ""} for source in sources]
+    return sources if not unknown_ids(text, hits) and render_links(text, hits, "") == body else []
 
 
 def memory_line(shown: dict[str, object]) -> str:

@@ -18,7 +18,7 @@ from supportpilot.service.costs import CostsBy, board
 
 BAR_CHARS = (8, 24)     # in a narrow and in a wide terminal
 OTHER_CHARS = 72        # of all other columns
-KEY_CHARS = 21
+KEY_CHARS = 22
 OUTSIDE = "(outside a turn)"
 
 
@@ -58,7 +58,7 @@ def _print(by: str, rows: list[dict[str, Any]], limit: int) -> None:
 
 def _table(by: str, rows: list[dict[str, Any]]) -> Table:
     sent, received, cost = (sum(row[name] for row in rows) for name in ("tokens_in", "tokens_out", "cost_cny"))
-    table = Table(title=f"costs by {by}", title_justify="left", header_style="bold", show_footer=True, box=SIMPLE)
+    table = Table(title=f"costs by {by}", title_justify="left", header_style="bold", show_footer=True, box=SIMPLE, pad_edge=False)
     table.add_column(by, "total", overflow="fold", min_width=min(KEY_CHARS, max(len(_key(row)) for row in rows)))
     for heading, footer in (("tokens in", f"{sent:,}"), ("tokens out", f"{received:,}"), ("CNY", _money(cost)), ("share", "")):
         table.add_column(heading, footer, no_wrap=True, justify="right")

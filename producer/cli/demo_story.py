@@ -9,12 +9,18 @@ from dataclasses import dataclass
 
 import httpx
 
+from producer.cli.demo_memory import (
+    folded_and_still_right,
+    long_ticket_folded,
+    profile_rebuilt,
+    turn_replayed,
+    what_it_cost,
+    what_memory_cost,
+)
 from producer.cli.demo_view import View
-from producer.cli.demo_world import StepFailed, World, require
+from producer.cli.demo_world import LIN, LIN_EMAIL, WU, WU_EMAIL, StepFailed, World, require
 from supportpilot.errors import SupportPilotError
 
-WU, WU_EMAIL = "吴刚", "wugang@example.com"
-LIN, LIN_EMAIL = "林悦", "linyue@example.com"
 APPROVER = "Chen"
 
 FIRST = "招商银行的流水又同步不了了，报错 E3001，请问怎么处理？"
@@ -55,7 +61,7 @@ def all_is_there(world: World, view: View) -> None:
     """Every part answers before the story begins."""
     ran = world.wait_for(lambda: found if (found := world.command("doctor")).code == 0 else None,
                          "doctor finds something missing; run `supportpilot doctor` on a stack of your own to see what")
-    view.tell(f"$ supportpilot doctor\n{ran.out.rstrip()}")
+    view.ran("doctor", ran)
 
 
 def fourth_time(world: World, view: View) -> None:
@@ -137,7 +143,7 @@ def message_is_held(world: World, view: View) -> None:
 def stale_approval(world: World, view: View) -> None:
     """Whoever approves without having read the new message is refused."""
     ran = world.command("approvals", "approve", world.approval_id, "--by", APPROVER)
-    view.tell(f"$ supportpilot approvals approve {world.approval_id} --by {APPROVER}\n{ran.error.rstrip()}  (exit {ran.code})")
+    view.ran(f"approvals approve {world.approval_id} --by {APPROVER}", ran)
     require(ran.code == 3, f"the stale approval ended with exit {ran.code}, not 3")
     require(f"--version {world.newest_version(LIN)}" in ran.error, "the refusal does not name the version to give")
     require(world.approval().status == "pending" and not world.refunds(LIN), "the stale approval had an effect")
@@ -148,7 +154,7 @@ def approval_after_reading(world: World, view: View) -> None:
     """After reading, the approval goes through, and the money moves exactly once."""
     version = str(world.newest_version(LIN))
     ran = world.command("approvals", "approve", world.approval_id, "--by", APPROVER, "--version", version)
-    view.tell(f"$ supportpilot approvals approve {world.approval_id} --by {APPROVER} --version {version}\n{ran.out.rstrip()}{ran.error}")
+    view.ran(f"approvals approve {world.approval_id} --by {APPROVER} --version {version}", ran)
     require(ran.code == 0, f"the approval ended with exit {ran.code}")
     view.reply("reply", world.hear(LIN, "reply", 1)["body"])
     refunds = world.refunds(LIN)
@@ -182,27 +188,21 @@ def bad_webhooks(world: World, view: View) -> None:
     view.proved("without a signature: 401; nothing was stored, nobody was answered twice")
 
 
-def what_it_cost(world: World, view: View) -> None:
-    """Every model call is charged to its ticket and node."""
-    by_ticket = world.costs("ticket")
-    view.costs("cost by ticket", by_ticket)
-    view.costs("cost by node", world.costs("node"))
-    charged = {row["key"] for row in by_ticket if row["cost_cny"] > 0}
-    require(set(world.ticket.values()) <= charged, f"a ticket has no cost: {charged}")
-    require({"classify", "draft", "check"} <= {row["key"] for row in world.costs("node")}, "a node has no cost")
-    view.proved(f"¥{world.spent():.4f} in all, by the price list of the offline model")
-
-
 STORY = [
     Step("database, broker, workers, model: all there", all_is_there),
     Step("吴刚 reports E3001 for the fourth time (signed webhook)", fourth_time),
     Step("a follow-up, answered in context", follow_up),
-    Step("kill -9 of the worker; the third message is answered all the same", worker_dies),
+    Step("kill -9 of the worker; the third message is answered", worker_dies),
     Step("林悦 was charged twice: the refund waits for a human", refund_waits),
     Step("a message that arrives meanwhile is held", message_is_held),
     Step("an approval that has not read it is refused", stale_approval),
     Step("the approval after reading: one refund, one reply", approval_after_reading),
     Step("the held message is answered", held_message_answered),
     Step("a duplicate webhook, and one without a signature", bad_webhooks),
+    Step("six questions on one ticket: its early part is put in short", long_ticket_folded),
+    Step("the seventh is answered from the summary", folded_and_still_right),
+    Step("吴刚's ticket is resolved: his profile is made anew", profile_rebuilt),
+    Step("time travel: his last turn once more, in a fork", turn_replayed),
     Step("what it all cost", what_it_cost),
+    Step("what remembering cost", what_memory_cost),
 ]

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
+from producer.cli.demo_world import Ran
 from producer.cli.screen import console, safe
 
 OFFLINE = ("Every answer above came from the offline rule model (fixed rules, not an LLM): "
@@ -45,18 +45,18 @@ class View:
         """Show what the model saw."""
         self._box("what the model saw: the memory view of this turn", text, "magenta")
 
+    def note(self, title: str, text: str) -> None:
+        """Show what the memory holds."""
+        self._box(title, text, "magenta")
+
+    def ran(self, command: str, ran: Ran) -> None:
+        """Show a command and what it printed."""
+        said = "\n".join(text.rstrip() for text in (ran.out, ran.error) if text.strip())
+        code = f"  (exit {ran.code})" if ran.code else ""
+        self.tell(f"$ supportpilot {command}\n{said}{code}")
+
     def _box(self, title: str, text: str, style: str) -> None:
         self._screen.print(Panel(Text(safe(text)), title=Text(safe(title)), title_align="left", border_style=style))
-
-    def costs(self, title: str, rows: Iterable[dict[str, Any]]) -> None:
-        """Show a cost board."""
-        table = Table(title=title, title_justify="left")
-        for heading in ("", "calls", "tokens in", "tokens out", "CNY"):
-            table.add_column(heading, justify="left" if not heading else "right")
-        for row in rows:
-            table.add_row(Text(safe(row["key"] or "(no turn)")), str(row["calls"]), str(row["tokens_in"]),
-                          str(row["tokens_out"]), f"{row['cost_cny']:.5f}")
-        self._screen.print(table)
 
     def failed(self, number: int, title: str, why: str) -> None:
         """Name the step that did not happen."""

@@ -16,14 +16,23 @@ import httpx
 from producer.cli.demo_callback import Callback
 from producer.signatures import sign
 from supportpilot.config import Settings
-from supportpilot.db import business, inbox, llm_calls
+from supportpilot.db import business, inbox, llm_calls, profiles, summaries
 from supportpilot.db.approvals import Approval
 from supportpilot.db.business import Refund
 from supportpilot.db.pool import Database
+from supportpilot.db.profiles import Profile
+from supportpilot.db.summaries import StoredSummary
 from supportpilot.service import approval as approvals
+from supportpilot.service import costs
 from supportpilot.service import ticket as tickets
 
+# The demo's people, from the demo data.
+WU, WU_EMAIL = "吴刚", "wugang@example.com"
+LIN, LIN_EMAIL = "林悦", "linyue@example.com"
+ZHAO, ZHAO_EMAIL = "赵磊", "zhaolei@example.com"
+
 ANSWER_SECONDS = 60.0
+MANY = 10_000
 T = TypeVar("T")
 
 
@@ -136,7 +145,22 @@ class World:
     def messages(self) -> int:
         """Return how many messages are stored."""
         with self.db.connection() as conn:
-            return len(inbox.rows(conn, limit=10_000))
+            return len(inbox.rows(conn, limit=MANY))
+
+    def summary(self, who: str) -> StoredSummary | None:
+        """Return the stored summary that covers most of the ticket, None if there is none yet."""
+        with self.db.connection() as conn:
+            return next(iter(summaries.versions(conn, self.ticket[who], MANY)), None)
+
+    def profile(self, who: str) -> Profile | None:
+        """Return the customer's stored profile, None if there is none yet."""
+        customer_id = self.show(who)["customer"]["id"]
+        with self.db.connection() as conn:
+            return profiles.get(conn, customer_id)
+
+    def parts(self) -> list[dict[str, Any]]:
+        """Return the cost board by what the tokens came from."""
+        return costs.board(self.db, self.settings, "part")
 
     def costs(self, by: llm_calls.By) -> list[dict[str, Any]]:
         """Return a cost board."""

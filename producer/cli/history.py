@@ -10,13 +10,16 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from producer.cli.screen import console, line, moment, plain, print_json, safe, say
+from producer.cli.screen import console, line, plain, print_json, safe, say
 from producer.cli.session import current_settings, open_database
 from producer.cli.ticket import AsJson, TicketId
 from producer.cli.ticket_view import describe_request
 from supportpilot.agent.deps import Deps
 from supportpilot.service import history as service
 
+COLUMNS = ("checkpoint", "step", "written by", "next", "time", "bytes")
+# What wrote a snapshot is what comes next in the line below it.
+LEFT_OUT, WIDE = ("step", "written by"), 110
 DIFF_STYLES = {"-": "red", "+": "green"}
 
 
@@ -53,18 +56,24 @@ def replay(
 
 
 def _print_snapshots(found: list[dict[str, Any]]) -> None:
+    columns = [name for name in COLUMNS if name not in LEFT_OUT or console().width >= WIDE]
     for (number, turn_id), rows in groupby(found, key=lambda row: (row["turn"], row["turn_id"])):
-        table = _snapshot_table(f"turn {number} · {turn_id}")
-        for row in rows:
-            cells = (row["checkpoint_id"], row["step"], row["written_by"] or "-", ", ".join(row["next"]) or "(end)",
-                     moment(row["at"]), f"{row['bytes'] or 0:,}")
-            table.add_row(*(Text(line(cell)) for cell in cells))
+        snapshots = list(rows)
+        table = _snapshot_table(f"turn {number} · {turn_id} · {snapshots[-1]['at'][:10]}", columns)
+        for row in snapshots:
+            cells = _cells(row)
+            table.add_row(*(Text(line(cells[name])) for name in columns))
         console().print(table)
 
 
-def _snapshot_table(title: str) -> Table:
+def _cells(row: dict[str, Any]) -> dict[str, object]:
+    return {"checkpoint": row["checkpoint_id"], "step": row["step"], "written by": row["written_by"] or "-",
+            "next": ", ".join(row["next"]) or "(end)", "time": f"{row['at'][11:19]}Z", "bytes": f"{row['bytes'] or 0:,}"}
+
+
+def _snapshot_table(title: str, columns: list[str]) -> Table:
     table = Table(title=Text(safe(title)), title_justify="left", header_style="bold", box=None, padding=(0, 1))
-    for heading in ("checkpoint", "step", "written by", "next", "time", "bytes"):
+    for heading in columns:
         # An id that is broken over two lines cannot be copied.
         table.add_column(heading, no_wrap=heading == "checkpoint", overflow="fold",
                          justify="right" if heading in ("step", "bytes") else "left")

@@ -57,10 +57,11 @@ def run(settings: Settings, *, demo_data: bool = True) -> int:
     with _owned(settings.data_dir), _servers() as keepers:
         try:
             settings.run_file.unlink(missing_ok=True)    # of one that was killed
+            configured = settings
             settings, is_own = _start_servers(_complete(settings), keepers)
             _prepare_database(settings, seeding=is_own and demo_data)
             _write_run_file(settings)
-            _greet(settings)
+            greet(settings, configured)
             return _run_table(settings)
         except KeyboardInterrupt:
             return 0
@@ -199,12 +200,15 @@ def _write_run_file(settings: Settings) -> None:
     write_private(settings.run_file, json.dumps(found, indent=2))
 
 
-def _greet(settings: Settings) -> None:
+def greet(settings: Settings, configured: Settings) -> None:
+    """Print what runs where; a secret only if it was made here: whoever configured one knows it."""
     urls = _urls(settings)
     offline = not settings.openai_api_key and (settings.openai_base_url or "").startswith(f"http://{embedded.HOST}")
     print(f"web       {urls['web']}")
-    print(f"flower    {urls['flower']}  login {settings.flower_basic_auth}")
-    print(f"webhooks  {urls['web']}/webhooks/generic  WEBHOOK_SECRET={settings.webhook_secret}")
+    login = "as configured" if configured.flower_basic_auth else settings.flower_basic_auth
+    secret = " as configured" if configured.webhook_secret else f"={settings.webhook_secret}"
+    print(f"flower    {urls['flower']}  login {login}")
+    print(f"webhooks  {urls['web']}/webhooks/generic  WEBHOOK_SECRET{secret}")
     print(f"model     {'offline rule model, not an LLM' if offline else settings.llm_model}")
     print(f"data      {settings.data_dir}")
     print("Ctrl-C stops everything", flush=True)

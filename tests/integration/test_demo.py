@@ -18,6 +18,7 @@ import pytest
 
 from producer.cli.demo import own_environment
 from producer.cli.demo_callback import Callback
+from producer.cli.demo_memory import FOUR_TIMES, newest_turn
 from producer.cli.demo_story import Step, check_profile, tell_story
 from producer.cli.demo_view import OFFLINE, View
 from producer.cli.demo_world import StepFailed, World, require
@@ -43,14 +44,17 @@ def test_the_whole_demo_happens_whatever_the_shell_has_configured(tmp_path: Path
     elsewhere = {"DATABASE_URL": "postgresql://nobody@127.0.0.1:1/none", "REDIS_URL": "redis://127.0.0.1:1/0",
                  "OPENAI_BASE_URL": "http://127.0.0.1:1/v1", "LLM_MODEL": "dear", "DATA_DIR": str(tmp_path / "mine"),
                  "WEBHOOK_SECRET": "whsec_b3RoZXI=", "HTTP_PROXY": "http://127.0.0.1:1", "TMPDIR": str(open_folder),
-                 "COLUMNS": "120"}
+                 "COLUMNS": "120", "CONTEXT_BUDGET_TOKENS": "99999"}
     done = subprocess.run([sys.executable, "-m", "producer.cli.main", "demo"], env=os.environ | elsewhere,
                           capture_output=True, text=True, encoding="utf-8", timeout=180, check=False)
     logs = "".join(p.read_text(encoding="utf-8", errors="replace")[-6000:] for p in open_folder.rglob("logs/up.log"))
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr + logs
     assert done.stderr == ""
     assert "not an LLM" in done.stdout
-    assert done.stdout.count("✓") >= 20
+    assert done.stdout.count("✓") >= 32
+    for told in ("folded up to entry 8", "the last 4 stand word for word", "E3001 now four times", "the same as then",
+                 "nothing was sent", "costs by part", "the price of remembering"):
+        assert told in " ".join(done.stdout.split()), told
     assert not (tmp_path / "mine").exists()
     assert not list(open_folder.iterdir())
 
@@ -91,6 +95,18 @@ def test_a_story_that_happened_ends_with_a_summary_and_says_that_no_llm_answered
 def test_a_profile_that_does_not_count_three_times_e3001_fails_the_step(profile: str) -> None:
     with pytest.raises(StepFailed):
         check_profile(f"view with {profile}", profile)
+
+
+@pytest.mark.parametrize(("profile", "is_counted"), [
+    ("VIP 客户。E3001 已出现 4 次(2026年4月)。", True), ("E3001 出现四次", True), ("E3001 已出现 3 次。E2001 已出现 4 次。", False)])
+def test_only_e3001_itself_counts_as_four_times(profile: str, is_counted: bool) -> None:
+    assert bool(FOUR_TIMES.search(profile)) is is_counted
+
+
+def test_of_a_history_the_newest_turn_is_told_and_the_rest_counted() -> None:
+    assert newest_turn("turn 2 · b\n one\n two\nturn 1 · a\n three\n") == (
+        "turn 2 · b\n one\n two\n... 2 more lines, of the earlier turns")
+    assert newest_turn("turn 1 · a\n one\n") == "turn 1 · a\n one"
 
 
 def test_the_demos_processes_see_nothing_of_what_the_shell_has_configured() -> None:
