@@ -26,6 +26,7 @@ STATUS: dict[type[SupportPilotError], int] = {
     Transient: 503,
 }
 INTERNAL = "internal error; the server's log says more"
+AWAY = "not available right now; try again later"     # the error's own text names hosts and users of ours
 
 
 def status_of(error: SupportPilotError) -> int:
@@ -51,7 +52,7 @@ async def _ours(request: Request, error: Exception) -> JSONResponse:
     status = status_of(error)
     if status >= 500:
         log.error("%s %s: %s: %s", request.method, request.url.path, type(error).__name__, error)
-    return answer(status, str(error) if status != 500 else INTERNAL)
+    return answer(status, {500: INTERNAL, 503: AWAY}.get(status) or str(error))
 
 
 async def _http(_: Request, error: Exception) -> JSONResponse:

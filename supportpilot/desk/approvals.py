@@ -90,6 +90,8 @@ def _check_amount(approval: Approval, verdict: Verdict) -> Decimal | None:
         return None
     if not amount.is_finite() or amount <= 0 or (asked is not None and amount > asked):
         raise Refused(f"the amount must be above 0 and at most {asked}")
+    if amount != round(amount, 2):      # the table would round it, and pay other than was decided
+        raise Refused(f"the amount must be in whole cents and at most {asked}")
     return amount
 
 

@@ -50,10 +50,11 @@ def receive(db: Database, settings: Settings, ports: Ports, message: InboundMess
 
 def _again(conn: Connection, message: InboundMessage, known: Known) -> Received:
     """Answer as the first time; other content under a known id is kept and reported, never answered."""
-    if known.content_hash != mailbox.content_hash(message):
-        raw = message.body.encode()
-        quarantine.keep(conn, message.channel, message.contact, raw,
-                        f"conflict: the id of {known.id} came again with other content", None)
+    content = mailbox.content_hash(message)
+    if known.content_hash != content:
+        quarantine.keep(conn, message.channel, message.contact, message.body.encode(),
+                        f"conflict: the id of {known.id} came again with other content",
+                        f"conflict:{known.id}:{content}")    # however often it is retried it is one row
         log.warning("conflict: %s came again with other content", known.id)
     return Received(known.ticket_id, known.id, duplicate=True)
 

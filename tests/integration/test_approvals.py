@@ -66,7 +66,7 @@ def test_a_smaller_amount_is_what_is_paid(db: Database) -> None:
     assert "120.50" in office.outbox(asked.ticket_id)[-1][1]
 
 
-@pytest.mark.parametrize("amount", ["300.01", "0", "-1", "NaN", "Infinity"])
+@pytest.mark.parametrize("amount", ["300.01", "0", "-1", "NaN", "Infinity", "0.001", "120.505"])
 def test_an_impossible_amount_is_refused(db: Database, amount: str) -> None:
     office, asked = waiting(db)
     with pytest.raises(Refused, match="at most 300"):
