@@ -14,6 +14,7 @@ from langgraph.types import Command
 
 from supportpilot.agent.graph import build_graph
 from supportpilot.db.pool import Database
+from supportpilot.errors import Unavailable
 from supportpilot.memory.checkpoint import (
     CHECKPOINT_TABLES,
     checkpointer_over,
@@ -21,7 +22,9 @@ from supportpilot.memory.checkpoint import (
     reset_checkpoints,
     truncate_checkpoints,
 )
+from supportpilot.service import approval
 from supportpilot.service import ticket as tickets_service
+from supportpilot.service.approval import Verdict
 
 pytestmark = pytest.mark.integration
 
@@ -188,3 +191,24 @@ def test_a_reset_takes_the_lease_from_a_running_turn(db: Database) -> None:
     office.deps.finish_ticket = real
     assert office.work(received.ticket_id) == "resolved"
     assert len(office.outbox(received.ticket_id)) == 1
+
+
+def test_a_reset_withdraws_a_decision_that_a_begun_turn_had_not_applied(db: Database) -> None:
+    office = Office(db, refund_llm())
+    give_paid_invoice(office)
+    ticket_id = office.write("账单 INV-1 重复扣款,请退款").ticket_id
+    office.work(ticket_id)
+    first = approval.list_approvals(db, "pending")[0]
+    approval.decide(db, office.ports, first.id, Verdict(approved=True, by="li"))
+
+    def killed(*_args: object, **_kw: object) -> None:
+        raise Unavailable("away")
+
+    office.deps.decide_refund = killed
+    assert "away" in office.work(ticket_id)
+    reset_checkpoints(db.url)
+    office.execute("UPDATE desk.turns SET next_attempt_at = clock_timestamp()")
+    again = Office(db, refund_llm())
+    assert again.work(ticket_id).startswith("waits for approval")
+    assert approval.get_approval(db, first.id).status == "withdrawn"
+    assert again.work(ticket_id) == "nothing due, or somebody has it"

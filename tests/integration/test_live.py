@@ -109,7 +109,7 @@ def test_a_ticket_that_nobody_watches_costs_no_statement(db: Database, board: Li
     assert plain.rows("SELECT 1 FROM desk.events") == []
 
 
-class counted:  # noqa: N801 -- reads as a word
+class counted:
     """Counts the statements that psycopg sends in this process."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:

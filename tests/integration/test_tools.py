@@ -63,7 +63,7 @@ def scope() -> Iterator[TurnScope]:
         yield current
 
 
-def ask(conn: Connection, name: str, ticket_id: str = "T1", **arguments: Any) -> Any:  # noqa: ANN401
+def ask(conn: Connection, name: str, ticket_id: str = "T1", **arguments: Any) -> Any:
     text, is_error = call_tool(conn, name, arguments, ticket_id=ticket_id)
     return text if is_error else json.loads(text)
 

@@ -43,10 +43,10 @@ class Door:
     client: TestClient
     woken: list[tuple[str, str, float]] = field(default_factory=list)
 
-    def send(self, body: bytes, message_id: str = "d-1", channel: str = "generic", **headers: str) -> Any:  # noqa: ANN401
+    def send(self, body: bytes, message_id: str = "d-1", channel: str = "generic", **headers: str) -> Any:
         return self.client.post(f"/webhooks/{channel}", content=body, headers={**signed(body, message_id), **headers})
 
-    def tell(self, delivery: str = "d-1", **changes: object) -> Any:  # noqa: ANN401
+    def tell(self, delivery: str = "d-1", **changes: object) -> Any:
         return self.send(json.dumps({**MESSAGE, **changes}).encode(), delivery)
 
 
@@ -217,7 +217,7 @@ def test_while_the_database_is_down_the_sender_is_told_when_to_come_back() -> No
     assert door.woken == []
 
 
-def test_ready_means_database_and_schema(door: Door, conn: Connection, postgres_server: Any) -> None:  # noqa: ANN401
+def test_ready_means_database_and_schema(door: Door, conn: Connection, postgres_server: Any) -> None:
     assert door.client.get("/readyz").json() == {"ready": True, "missing": [], "broker": "not configured"}
     with postgres_server.clone("template0") as url, Database(url) as empty:
         got = build(empty).client.get("/readyz")
