@@ -175,6 +175,8 @@ def abandon_threads(conn: Connection) -> None:
 
     Lease tokens are freed (a running turn writes no more and is begun again); a turn that waits for its approval
     dies with it, its messages become dead and its ticket a human's, so that `ticket release` can bring them back.
+    A decision that a begun turn had not applied yet is withdrawn: it belongs to an interrupt that is gone, and would
+    wake the turn for ever once that asks anew (a refund already paid is found by its messages).
     """
     conn.execute("SELECT 1 FROM desk.leases ORDER BY ticket_id FOR UPDATE")
     conn.execute("UPDATE desk.leases SET token = NULL, holder = NULL, expires_at = NULL, deadline_at = NULL "
@@ -187,7 +189,9 @@ def abandon_threads(conn: Connection) -> None:
             WHERE status = 'waiting' RETURNING turn_id, ticket_id, message_ids),
         withdrawn AS (
             UPDATE desk.approvals a SET status = 'withdrawn', decided_at = clock_timestamp()
-            FROM waiting w WHERE a.turn_id = w.turn_id AND a.status = 'pending'),
+            FROM desk.turns u
+            WHERE a.turn_id = u.turn_id AND u.status IN ('running', 'waiting')
+              AND a.applied_at IS NULL AND a.status <> 'withdrawn'),
         letters AS (
             UPDATE desk.inbox i SET state = 'dead', last_error = 'the snapshots were reset'
             FROM waiting w WHERE i.id = ANY(w.message_ids))
