@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -187,7 +188,8 @@ def test_when_up_and_all_its_keepers_are_killed_nothing_stays_behind(stack):
     keepers = [p for p in ours if "producer.cli.keeper" in _command(p)]
     stack.kill_all()
     for keeper in keepers:
-        keeper.kill()
+        with contextlib.suppress(psutil.NoSuchProcess):    # it may have noticed already and gone by itself
+            keeper.kill()
     wait_for(lambda: not alive(ours), 20, f"the end of {alive(ours)}")
 
 
