@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable
 
 from supportpilot.config import Settings
-from supportpilot.db import approvals, inbox, outbox, quarantine
+from supportpilot.db import approvals, outbox, quarantine
 from supportpilot.db.inbox import Known
 from supportpilot.db.outbox import OutboxEntry
 from supportpilot.db.pool import Connection, Database
@@ -117,8 +117,3 @@ def retry_quarantine(db: Database, settings: Settings, ports: Ports, quarantine_
 def file_human_reply(conn: Connection, ticket: TicketRow, message: InboundMessage) -> Filed:
     """Store a human colleague's words on a ticket whose row the caller holds."""
     return mailbox.file_message(conn, message, idle_minutes=1, debounce=(0.0, 0.0), ticket=ticket)
-
-
-def pending_ids(conn: Connection, ticket_id: str) -> list[str]:
-    """Return the ids of the messages that wait on a ticket, in order."""
-    return [m.id for m in inbox.pending(conn, ticket_id)]
