@@ -88,7 +88,7 @@ class LLMClient:
             Unavailable: the provider cannot be reached.
             Transient: time-out, 429, 5xx or a cut answer, also after the configured repeats.
             ModelOutputUnusable: a tool call's arguments were no JSON object, twice.
-            Permanent: the provider refuses the key, the model or the request.
+            Permanent: the provider rejects the request.
         """
         scope = current_scope()
         say = self.on_token or (scope.on_token if scope else None)

@@ -48,7 +48,7 @@ class EmbeddingClient:
             Misconfigured: no provider is configured.
             Unavailable: the provider cannot be reached.
             Transient: time-out, 429, 5xx or an unusable answer, also after the configured repeats.
-            Permanent: the provider refuses the key, the model or a text.
+            Permanent: the provider rejects a text.
         """
         short = [text[:LONGEST_TEXT_CHARS] for text in texts]
         return [vector for start in range(0, len(short), BATCH_TEXTS)

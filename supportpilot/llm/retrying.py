@@ -51,9 +51,10 @@ def translated(model: str) -> Iterator[None]:
     """Translate the provider's errors raised inside the block.
 
     Raises:
-        Unavailable: it cannot be reached, or the account's quota is used up.
+        Unavailable: it cannot be reached, refuses the key, does not know the model, or the quota is used up: an
+            operator has to act, and until then turns wait without using up their attempts.
         Transient: time-out, 429, 5xx, a cut or unreadable answer.
-        Permanent: it refuses the key, the model or the request.
+        Permanent: it rejects the request.
     """
     try:
         yield
@@ -74,10 +75,11 @@ def _of_status(error: openai.APIStatusError, model: str) -> SupportPilotError:
         trouble.retry_after = _retry_after(error)
         return trouble
     if status in (401, 403):
-        return Permanent(f"the model provider refuses the key ({status}): check OPENAI_API_KEY and OPENAI_BASE_URL")
+        return Unavailable(f"the model provider refuses the key ({status}): check OPENAI_API_KEY and OPENAI_BASE_URL")
     if status == 404:
-        return Permanent(f"the model provider does not know {model!r} (404): check LLM_MODEL, LLM_SMALL_MODEL, EMBEDDING_MODEL and OPENAI_BASE_URL")
-    return Permanent(f"the model provider rejects the request ({status}): {_line(error)}")
+        return Unavailable(f"the model provider does not know {model!r} (404): check LLM_MODEL, LLM_SMALL_MODEL, EMBEDDING_MODEL and OPENAI_BASE_URL")
+    # Its text may quote the prompt, and this line goes to logs: the code has to do.
+    return Permanent(f"the model provider rejects the request ({status} {error.code or error.type or 'without a code'})")
 
 
 def _of_connection(error: openai.APIConnectionError) -> SupportPilotError:

@@ -149,7 +149,7 @@ def test_a_provider_that_is_away_is_unavailable(offline_llm: OfflineLLM) -> None
 
 def test_a_wrong_address_says_what_to_check(offline_llm: OfflineLLM) -> None:
     client = LLMClient(offline_llm.settings(openai_base_url=offline_llm.url + "/nowhere"))
-    with pytest.raises(Permanent, match="OPENAI_BASE_URL"):
+    with pytest.raises(Unavailable, match="OPENAI_BASE_URL"):
         client.chat(DRAFT)
 
 
