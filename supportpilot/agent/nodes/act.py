@@ -81,6 +81,8 @@ def _said(answer: ChatResult) -> dict[str, Any]:
 def _result(work: _Work, call: ToolCall, deps: Deps) -> dict[str, Any]:
     if len(work.log) >= MAX_CALLS:
         text, is_error = f"at most {MAX_CALLS} calls; write down what you have found", True
+    elif call.name == "request_refund" and work.refund:
+        text, is_error = "one refund waits for its approval at a time; ask for the other one after it", True
     else:
         text, is_error = deps.call_tool(call.name, plain(call.arguments), ticket_id=work.ticket_id)
         work.log.append({"name": call.name, "args": call.arguments, "is_error": is_error, "turn_id": work.turn_id,

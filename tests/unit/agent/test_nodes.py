@@ -254,3 +254,13 @@ def test_the_handoff_speaks_the_customers_language_and_names_the_ticket(content,
 def test_a_model_that_is_away_is_not_taken_for_a_bad_answer():
     with pytest.raises(Transient):
         classify(state(), deps(FakeLLM(TRIAGE, fail={"triage": Transient("429")})))
+
+
+def test_a_second_refund_request_in_one_turn_is_told_to_wait_and_the_first_one_stands() -> None:
+    first, second = ({"invoice_number": number, "reason": "r"} for number in ("INV-1", "INV-2"))
+    tools = FakeTools(results={"request_refund": REQUEST})
+    llm = FakeLLM(TRIAGE, [("request_refund", first), ("request_refund", second)])
+    update = act(state(), deps(llm, tools))
+    assert update["refund_request"] == REQUEST
+    assert [arguments for name, arguments, _ in tools.calls if name == "request_refund"] == [first]
+    assert "error: one refund waits" in llm.requests[-1][-1]["content"]
