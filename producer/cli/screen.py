@@ -42,8 +42,8 @@ def console() -> Console:
 
 
 def say(text: object) -> None:
-    """Print a text as it is, safe for the terminal."""
-    print(safe(text))
+    """Print a text as it is, safe for the terminal; at once, also into a pipe that somebody waits on."""
+    print(safe(text), flush=True)
 
 
 def complain(text: object) -> None:

@@ -122,7 +122,8 @@ class counted:
         real = psycopg.Cursor.execute
 
         def execute(cursor: Any, query: Any, *args: Any, **kwargs: Any) -> Any:
-            if threading.current_thread().name != "live-board":
+            opening = "SET " in str(query)     # the pool may open a connection meanwhile and configure it
+            if threading.current_thread().name != "live-board" and not opening:
                 statements.append(str(query))
             return real(cursor, query, *args, **kwargs)
 
