@@ -122,7 +122,7 @@ class counted:
         real = psycopg.Cursor.execute
 
         def execute(cursor: Any, query: Any, *args: Any, **kwargs: Any) -> Any:
-            opening = "SET " in str(query)     # the pool may open a connection meanwhile and configure it
+            opening = str(query).startswith(("SET ", "Composed([SQL('SET "))     # the pool may open a connection meanwhile and configure it
             if threading.current_thread().name != "live-board" and not opening:
                 statements.append(str(query))
             return real(cursor, query, *args, **kwargs)
