@@ -22,6 +22,11 @@ tree into something else: `worker/base.py` (retry or dead), `producer/web/errors
 `producer/cli/main.py` (exit code).
 """
 
+from __future__ import annotations
+
+import traceback
+from pathlib import Path
+
 
 class SupportPilotError(Exception):
     """Base of everything this product raises on purpose; its text is one line for a person."""
@@ -85,3 +90,14 @@ class Misconfigured(SupportPilotError):
 
 class Unusable(SupportPilotError):
     """Input with a good signature that cannot become a message."""
+
+
+def shown_error(error: BaseException) -> str:
+    """Return an error for the log and Flower: ours by its text, a foreign one by type and place.
+
+    A foreign text may quote the customer (pydantic does), and so may the variables that a traceback can show.
+    """
+    if isinstance(error, SupportPilotError):
+        return str(error)
+    places = [f"{Path(frame.filename).name}:{frame.lineno}" for frame in traceback.extract_tb(error.__traceback__)[-3:]]
+    return f"{type(error).__name__} at {' > '.join(places) or 'no line'}"

@@ -7,18 +7,23 @@ gets this far leaves a log entry, and the sweeper sends the work again when it i
 from __future__ import annotations
 
 import logging
+import sys
 import time
 from typing import Any
 
 import structlog
 from celery import Task
 from celery.signals import setup_logging
-from structlog.typing import Processor
+from structlog.typing import EventDict, Processor
 
 from supportpilot.config import get_settings
-from supportpilot.errors import LeaseLost, Permanent, Refused, Transient
+from supportpilot.errors import LeaseLost, SupportPilotError, shown_error
 
 log = structlog.get_logger("worker")
+
+
+class Unexpected(SupportPilotError):
+    """An error that nobody foresaw, by type and place: Celery would show its text in the log and in Flower."""
 
 
 class DeskTask(Task):  # type: ignore[misc] # celery has no types
@@ -26,7 +31,7 @@ class DeskTask(Task):  # type: ignore[misc] # celery has no types
 
     abstract = True
     # Celery logs these as one line instead of a traceback: they say in their text what happened.
-    throws = (Transient, Permanent, LeaseLost, Refused)
+    throws = (SupportPilotError,)
 
     def __call__(self, *args: str, **kwargs: str) -> Any:  # noqa: ANN401 -- as the task
         """Run it; every error is logged and raised again, for Celery's own events."""
@@ -37,9 +42,12 @@ class DeskTask(Task):  # type: ignore[misc] # celery has no types
             except LeaseLost as error:
                 log.info("lease lost", reason=str(error))
                 raise
-            except (Transient, Permanent, Refused) as error:
+            except SupportPilotError as error:
                 log.warning("given back", error=type(error).__name__, reason=str(error))
                 raise
+            except Exception as error:  # noqa: BLE001 -- the last line of defence; it is raised again
+                log.error("failed unexpectedly", error=shown_error(error))  # noqa: TRY400 -- one line, not a traceback
+                raise Unexpected(shown_error(error)) from None
             took = round((time.monotonic() - started) * 1000)
             (log.info if _happened(outcome) else log.debug)("done", outcome=outcome, ms=took)
         return outcome
@@ -65,10 +73,17 @@ def configure_logging(**_: object) -> None:
     handler.setFormatter(structlog.stdlib.ProcessorFormatter(
         foreign_pre_chain=shared,
         processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta,
-                    structlog.dev.ConsoleRenderer(colors=False)],
+                    _one_line, structlog.dev.ConsoleRenderer(colors=False)],
     ))
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(get_settings().log_level)
     for chatty in ("httpx", "celery.beat", "celery.worker.strategy", "celery.app.trace"):
         logging.getLogger(chatty).setLevel(logging.WARNING)     # our own line says the same, with the outcome
+
+
+def _one_line(_logger: object, _method: str, event: EventDict) -> EventDict:
+    """Put an error's type and place on the event's line; the stock traceback shows the variables of every frame."""
+    found = event.pop("exc_info", None)
+    error = sys.exc_info()[1] if found is True else found[1] if isinstance(found, tuple) else found
+    return {**event, "error": shown_error(error)} if isinstance(error, BaseException) else event

@@ -7,9 +7,7 @@ not believed.
 from __future__ import annotations
 
 import logging
-import traceback
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from langchain_core.runnables import RunnableConfig
@@ -27,7 +25,16 @@ from supportpilot.db.pool import Database, translated
 from supportpilot.desk import turns as desk
 from supportpilot.desk.lease import Heartbeat
 from supportpilot.desk.turns import Failure, Work
-from supportpilot.errors import Busy, LeaseLost, NotFound, Permanent, SupportPilotError, TornThread, Unavailable
+from supportpilot.errors import (
+    Busy,
+    LeaseLost,
+    NotFound,
+    Permanent,
+    SupportPilotError,
+    TornThread,
+    Unavailable,
+    shown_error,
+)
 from supportpilot.service.live import LiveBoard, LiveTurn
 from supportpilot.service.memory import ask_for_compression
 from supportpilot.service.texts import approval_notice, handoff_notice
@@ -300,17 +307,6 @@ def classify(error: Exception) -> Failure:
         away, torn = isinstance(error, Unavailable), isinstance(error, TornThread)
         return Failure(plain(str(error)), counts=not (away or torn), final=isinstance(error, Permanent), crash=torn)
     return Failure(plain(f"{type(error).__name__}: {error}"))
-
-
-def shown_error(error: Exception) -> str:
-    """Return an error for the log and Flower: ours by its text, a foreign one by type and place.
-
-    A foreign text may quote the customer (pydantic does); it is kept in Postgres only, as the turn's `last_error`.
-    """
-    if isinstance(error, SupportPilotError):
-        return str(error)
-    places = [f"{Path(frame.filename).name}:{frame.lineno}" for frame in traceback.extract_tb(error.__traceback__)[-3:]]
-    return f"{type(error).__name__} at {' > '.join(places) or 'no line'}"
 
 
 def _schedule_replies(rt: Runtime, ticket_id: str) -> None:
