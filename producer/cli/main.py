@@ -58,6 +58,10 @@ def main() -> None:
 
 def run(args: Sequence[str]) -> int:
     """Run one command and return its exit code; an error is one line on stderr."""
+    unreadable = next((a for a in args if any("\ud800" <= c <= "\udfff" for c in a)), None)
+    if unreadable is not None:      # Python's stand-ins for bytes that are no text here; no database stores them
+        complain(f"not text in this terminal's encoding: {unreadable.encode(errors='backslashreplace').decode()[:80]}")
+        return WRONG
     try:
         code = get_command(app).main(args=list(args) or ["--help"], prog_name="supportpilot", standalone_mode=False)
         sys.stdout.flush()

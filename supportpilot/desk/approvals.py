@@ -38,12 +38,12 @@ def decide(conn: Connection, approval_id: str, verdict: Verdict) -> Approval:
         NotFound: no such approval.
         Stale: the customer has written since the version that was seen.
         AlreadyDecided: decided, expired or withdrawn (the same person's same verdict again is no error).
-        Refused: the amount is not possible.
+        Refused: the amount is not possible, or the version is higher than any message.
     """
     approval = approvals.get(conn, approval_id)
     if approval is None:
         raise NotFound(f"no approval {approval_id}; see `supportpilot approvals list`")
-    tickets.lock(conn, approval.ticket_id)
+    ticket = tickets.lock(conn, approval.ticket_id)
     locked = approvals.lock(conn, approval_id)
     approval = locked or approval
     if approval.status != "pending":
@@ -52,7 +52,7 @@ def decide(conn: Connection, approval_id: str, verdict: Verdict) -> Approval:
         raise AlreadyDecided(_decided_text(approval))
     if approvals.time_is_up(conn, approval_id):
         raise AlreadyDecided(f"{approval_id} has expired; the ticket goes to a human")
-    seen = _check_version(conn, approval, verdict)
+    seen = _check_version(conn, approval, verdict, ticket.last_seq if ticket else approval.version)
     amount = _check_amount(approval, verdict)
     status = "approved" if verdict.approved else "rejected"
     approvals.decide(conn, approval_id, Decided(status, verdict.by, verdict.reason, amount, seen))
@@ -72,12 +72,16 @@ def _decided_text(approval: Approval) -> str:
     return f"{approval.id} is already {approval.status}{by}"
 
 
-def _check_version(conn: Connection, approval: Approval, verdict: Verdict) -> int:
+def _check_version(conn: Connection, approval: Approval, verdict: Verdict, last_seq: int) -> int:
+    """Return the version that was seen; a number above every message would never be stale."""
     seen = approval.version if verdict.seen_version is None else verdict.seen_version
     latest = inbox.highest_customer_seq(conn, approval.ticket_id)
     if latest > seen:
         raise Stale(f"the customer has written again: read `supportpilot ticket show {approval.ticket_id}`, "
                     f"then decide with --version {latest}")
+    if seen > last_seq:
+        raise Refused(f"{approval.ticket_id} has no message {seen}; its last is {last_seq}: "
+                      f"read it, then decide with --version {last_seq}")
     return seen
 
 

@@ -25,9 +25,12 @@ def read_directory(path: Path) -> Folder:
     Raises:
         Misconfigured: no such directory, or no file in it.
     """
-    if not path.is_dir():
+    try:
+        files = sorted(path.rglob("*.md")) if path.is_dir() else None
+    except OSError as error:        # a name that is too long, a folder that may not be read
+        raise Misconfigured(f"{str(path)[:80]}: {error.strerror}") from None
+    if files is None:
         raise Misconfigured(f"{path}: not a directory")
-    files = sorted(path.rglob("*.md"))
     if not files:
         raise Misconfigured(f"{path}: no .md file in it")
     seen: dict[str, str] = {}

@@ -98,6 +98,25 @@ def test_a_message_meanwhile_is_held_acknowledged_once_and_makes_the_decision_st
     assert len(refunds(office)) == 1
 
 
+@pytest.mark.parametrize("approved", [True, False])
+@pytest.mark.parametrize("version", [2, 3, 2**63 - 1, 2**63, 10**30])
+def test_a_version_that_no_message_has_is_refused_else_it_would_never_be_stale(
+    db: Database, version: int, approved: bool,
+) -> None:
+    office, asked = waiting(db)
+    with pytest.raises(Refused, match=r"its last is 1.*--version 1"):
+        approval.decide(db, office.ports, asked.id, Verdict(approved=approved, by="li", seen_version=version))
+    assert approval.get_approval(db, asked.id).status == "pending"
+    assert office.wakeups.resumes == []
+
+
+@pytest.mark.parametrize("version", [0, -1, -2**63, -10**30])
+def test_a_version_below_the_request_is_stale(db: Database, version: int) -> None:
+    office, asked = waiting(db)
+    with pytest.raises(Stale):
+        approval.decide(db, office.ports, asked.id, Verdict(approved=True, by="li", seen_version=version))
+
+
 def test_a_webhook_retried_while_an_approval_waits_does_not_make_it_stale(db: Database) -> None:
     office = Office(db, refund_llm())
     give_paid_invoice(office)

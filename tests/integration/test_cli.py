@@ -24,6 +24,7 @@ from supportpilot.service import intake
 
 pytestmark = pytest.mark.integration
 UNREACHABLE = "postgresql://nobody@127.0.0.1:1/none"
+BYTES = "T\udcff"     # how Python hands over an argument that is not UTF-8
 
 
 class Shell:
@@ -127,6 +128,17 @@ def test_a_database_that_is_away_is_one_line_and_exit_1(bare: Shell, arguments: 
 
 def test_a_malformed_setting_is_named_and_exit_2(bare: Shell) -> None:
     assert "LEASE_SECONDS" in bare.use(LEASE_SECONDS="soon").fails(2, "ticket", "list")
+
+
+@pytest.mark.parametrize("arguments", [
+    ["ticket", "show", BYTES], ["ticket", "release", BYTES], ["ticket", "history", BYTES, "--json"],
+    ["ticket", "reply", "T000001", "--body", "x", "--by", BYTES], ["approvals", "show", BYTES],
+    ["approvals", "approve", BYTES, "--by", "Chen"], ["approvals", "reject", "A000001", "--by", "Chen", "--reason", BYTES],
+    ["inbox", "retry", BYTES], ["outbox", "retry", BYTES], ["quarantine", "retry", BYTES], ["kb", "import", BYTES],
+    ["send", "--email", "a@example.com", "--body", BYTES], [BYTES],
+])
+def test_arguments_that_are_no_text_are_one_line_and_exit_2(bare: Shell, arguments: list[str]) -> None:
+    assert "not text" in bare.use(DATABASE_URL=UNREACHABLE).fails(2, *arguments)
 
 
 def test_without_arguments_the_help_is_shown(bare: Shell) -> None:
@@ -395,6 +407,7 @@ def test_kb_import_names_the_file_that_is_wrong(shell: Shell, tmp_path: Path) ->
     (tmp_path / "bad.md").write_text("no front matter", encoding="utf-8")
     assert "bad.md" in shell.fails(1, "kb", "import", str(tmp_path))
     shell.fails(2, "kb", "import", str(tmp_path / "missing"))
+    shell.fails(2, "kb", "import", "x" * 5000)
 
 
 def test_kb_import_names_articles_without_id_or_title_and_takes_the_others(shell: Shell, tmp_path: Path) -> None:
