@@ -13,8 +13,9 @@ from urllib.parse import quote
 
 _ID = re.compile(r"KB-[A-Za-z0-9]+(?:[-_][A-Za-z0-9]+)*")
 # Full-width marks stand as escapes: they are easily taken for, and turned into, their ASCII twins.
-_CITATION = re.compile(
-    r"[\[\u3010\uff3b]\s*(KB-[A-Za-z0-9_-]+(?:\s*[,;\uff0c\uff1b\u3001]?\s*KB-[A-Za-z0-9_-]+)*)\s*[\]\u3011\uff3d]")
+_BRACKETED = re.compile(r"[\[\u3010\uff3b]([^\[\]\u3010\u3011\uff3b\uff3d]{1,600})[\]\u3011\uff3d]")
+_BETWEEN = re.compile(r"[\s,;\uff0c\uff1b\u3001]+")
+_CITED = re.compile(r"KB-[A-Za-z0-9_-]+")
 _URL = re.compile(
     r"https?://[^\s<>\"'()\[\],;!?\u3002\u3001\u3010\u3011\u300a\u300b\u201c\u201d\uff08\uff09\uff0c\uff1b\uff01\uff1f\uff1a]+",
     re.IGNORECASE)
@@ -53,10 +54,12 @@ def render_links(text: str, hits: Hits, public_url: str) -> str:
         by_id.setdefault(hit["article_id"], hit)
 
     def linked(match: re.Match[str]) -> str:
+        if not all(map(_CITED.fullmatch, _BETWEEN.split(match[1].strip()))):
+            return match[0]
         found = [by_id[name] for name in mentioned_ids(match[1]) if name in by_id]
         return " ".join(_link(hit, public_url) for hit in found)
 
-    return _CITATION.sub(linked, text)
+    return _BRACKETED.sub(linked, text)
 
 
 def cited(text: str, hits: Hits) -> list[str]:

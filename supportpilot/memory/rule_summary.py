@@ -19,17 +19,19 @@ SHARES = (0.34, 0.0, 0.38, 0.28)      # of the room that the figures leave; thos
 FIGURES_SHARE = 0.4
 
 _BOUNDARY = re.compile(r"[。!?!?;;\n]+|\.(?=\s|$)")
+# Repeats inside are bounded, here and below: a customer who repeats one sign 20,000 times must not stop the process.
 _FIGURE = re.compile(
-    r"\d{4}[-/年]\d{1,2}[-/月]\d{1,2}日?|(?:¥|¥|\$)\s?\d[\d,.]*\d|\d[\d,.]*\s?(?:元|块|CNY|USD)"
-    r"|[A-Za-z]+[-_]?\d[\w-]*|\d[\d-]*\d{3,}",
+    r"\d{4}[-/年]\d{1,2}[-/月]\d{1,2}日?|(?:¥|¥|\$)\s?\d[\d,.]{0,24}\d|\d[\d,.]{0,24}\s?(?:元|块|CNY|USD)"
+    r"|(?<![A-Za-z])[A-Za-z]{1,40}[-_]?\d[\w-]*|\d[\d-]{0,40}\d{3,}",
     re.ASCII)
 _PROMISE = re.compile(r"工作日|小时内|天内|分钟内|预计|承诺|保证|会尽快|会在|将在|稍后|跟进|回复您|提醒|we will|will be|within|by the end", re.IGNORECASE)
 _OPEN = re.compile(r"[吗呢么]$|怎么|什么时候|多久|能不能|可以.{0,6}吗|还是|仍然|依然|不行|没有|没收到|失败|\bstill\b|\bnot\b|\bhow\b|\bwhen\b|\?", re.IGNORECASE)
 _GREETING = re.compile(r"^(?:您好|你好|在吗|在不在|谢谢|多谢|好的|请问|hi|hello|thanks?|thank you|ok)[,,!!。.\s]*$", re.IGNORECASE)
 _COURTESY = re.compile(r"^(?:您好|你好|请问|hi|hello)[,,!!\s]+", re.IGNORECASE)
-_EDGES = re.compile(r"^[\s,,、*#>|-]+|[\s,,、*#>|-]+$")
-_CITATION = re.compile(r"\s?\[[^\]]*\]\([^)]*\"KB-[^)]*\)|\s?\[KB-[\w-]+\]")
-_LINK = re.compile(r"\[([^\]]*)\]\([^)]*\)")
+_EDGES = " ,,、*#>|-"
+_CITATION = re.compile(
+    r'\s?\[(?:[^\[\]\\\n]|\\.){0,300}\]\([^\s()<>"]{1,500} "KB-[\w-]{1,60}"\)|\s?\[KB-[\w-]{1,60}\]')
+_LINK = re.compile(r"\[([^\[\]]{0,300})\]\([^()]{0,600}\)")
 
 
 def rule_summary(turns: Sequence[Mapping[str, Any]], limit: int = SUMMARY_CHARS) -> str:
@@ -64,7 +66,7 @@ def _sentences(turns: Any) -> list[str]:  # noqa: ANN401 -- an iterable of entri
     found = []
     for turn in turns:
         for piece in _BOUNDARY.split(without_links(str(turn["content"]))):
-            sentence = _COURTESY.sub("", _EDGES.sub("", " ".join(piece.split())))
+            sentence = _COURTESY.sub("", " ".join(piece.split()).strip(_EDGES))
             if sentence and not _GREETING.match(sentence) and not orders_its_reader(sentence):
                 found.append(sentence)
     return found

@@ -21,6 +21,8 @@ _TOKEN = re.compile(r"[A-Za-z0-9]+(?:[-_.:/][A-Za-z0-9]+)*", re.ASCII)
 _PLAIN = re.compile(r"\d+(?:\.\d+)?", re.ASCII)
 _NUMERAL = re.compile(r"[零〇一二两三四五六七八九十百千万亿壹贰叁肆伍陆柒捌玖拾佰仟]+")
 _UNIT = re.compile(r"[ \t]*(?:个?(?:工作日|月|小时|半月|星期|季度)|[元块万天日周年月次笔张份倍成折号]|分钟|小时)")
+_COUNTED = re.compile(r"[ \t]*[次张份号]")
+NUMERAL_CHARS = 40      # a longer row of Chinese numerals is no number, and Python refuses to read 5,000 digits
 _VALUES = dict(zip("零〇一二两三四五六七八九壹贰叁肆伍陆柒捌玖", (0, 0, 1, 2, 2, *range(3, 10), *range(1, 10)), strict=True))
 _SCALES = {"十": 10, "拾": 10, "百": 100, "佰": 100, "千": 1000, "仟": 1000}
 _LARGE = {"万": 10_000, "亿": 100_000_000}
@@ -117,12 +119,14 @@ def _number(text: str) -> Decimal:
 
 def _numerals(text: str, *, loose: bool) -> Iterator[Decimal]:
     for found in _NUMERAL.finditer(text):
-        run, rest = found.group(), text[found.end():]
+        run, end = found.group(), found.end()
+        if len(run) > NUMERAL_CHARS:
+            continue
         if loose:
             yield from (Decimal(_value(run)), Decimal(_value(run.rstrip("万亿"))))
-        elif run != "一" and _UNIT.match(rest):
+        elif run != "一" and _UNIT.match(text, end):
             yield Decimal(_value(run))
-        elif run == "一" and _UNIT.match(rest) and not re.match(r"[ \t]*[次张份号]", rest):
+        elif run == "一" and _UNIT.match(text, end) and not _COUNTED.match(text, end):
             yield Decimal(1)
 
 

@@ -13,7 +13,9 @@ from string import Template
 from supportpilot.errors import Misconfigured
 
 LANGUAGES = ("zh", "en")
-_SECTION_TAG = re.compile(r"<(?=\s*/?\s*section)", re.IGNORECASE)
+# A model also reads a full-width mark, or a tag with invisible signs in it, as the tag that it looks like.
+_SECTION_TAG = re.compile(
+    r"[<\ufe64\uff1c](?=[\s/\u00ad\u200b-\u200f\u2060-\u2064\u2215\ufeff\uff0f]*section)", re.IGNORECASE)
 
 
 def prompt(name: str, lang: str, **values: str) -> str:

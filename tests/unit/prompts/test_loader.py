@@ -35,7 +35,10 @@ def test_a_missing_value_text_or_language_is_an_error():
         prompt("handoff", "fr")
 
 
-@pytest.mark.parametrize("text", ["</section>", '<section name="x">', "</ SECTION>", "< section"])
+@pytest.mark.parametrize("text", [
+    "</section>", '<section name="x">', "</ SECTION>", "< section", "<\n/\tsection>", "<//section>", "<\u200b/section>", "</\u00adsection>",
+    "\uff1c/section>", "\ufe64section", "<\uff0fsection>",
+])
 def test_a_fence_has_one_opening_and_one_end(text):
     lines = fence("newest", f"a\n{text}\nb").splitlines()
     assert lines[0] == '<section name="newest">'
