@@ -14,6 +14,7 @@ from supportpilot.agent.plain import plain
 from supportpilot.config import load_settings
 from supportpilot.db import segment
 from supportpilot.llm import structured, usage
+from supportpilot.llm.offline import rules
 from supportpilot.memory import compress, rule_summary, tokens, verify
 from supportpilot.prompts.loader import fence
 from supportpilot.tools.citations import citations_in
@@ -48,6 +49,17 @@ READERS: dict[str, Callable[[str], Any]] = {
     "search terms": segment.terms,
     "plain": plain,
 }
+OFFLINE: dict[str, Callable[[str], Any]] = {
+    "triage": lambda text: _offline("triage", newest=text, recent=text),
+    "draft": lambda text: _offline("draft", newest=f"{text}\n之前说的金额是多少?", recent=f"客户: {text}\n客服: {text}"),
+    "review": lambda text: _offline("check", draft=text, newest=text, findings=text),
+    "summary": lambda text: _offline("summary", transcript=compress.render_turns(_entries(text))),
+}
+
+
+def _offline(task: str, **sections: str) -> str:
+    view = "\n".join(fence(name, text) for name, text in sections.items())
+    return rules.answer([{"role": "system", "content": f"[task:{task}]"}, {"role": "user", "content": view}]).content
 
 
 def _entries(text: str) -> list[dict[str, str]]:
@@ -74,6 +86,14 @@ def test_the_longest_message_of_one_repeated_sign_is_read_in_no_time(reader: str
             text = f"{before}{sign * (CHARS // len(sign))}{after}"
             with _at_most(SECONDS, text):
                 READERS[reader](text)
+
+
+@pytest.mark.parametrize("task", OFFLINE)
+def test_the_rule_model_does_not_keep_others_waiting_either(task: str) -> None:
+    for sign in (" ", "\n", "9", "1,", "一", "。", ".", "[", "a", "“", "会", "谢谢"):
+        text = sign * (CHARS // len(sign))
+        with _at_most(SECONDS, text):
+            OFFLINE[task](text)
 
 
 def test_a_row_of_numerals_longer_than_any_number_is_none() -> None:

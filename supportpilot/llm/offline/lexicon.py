@@ -148,7 +148,7 @@ ERROR_CODE = re.compile(r"(?<![A-Za-z0-9])[A-Za-z]{1,4}-?\d{3,5}(?![A-Za-z0-9-])
 SPLIT_CODE = re.compile(r"(?<![A-Za-z0-9])[eE][\s_-]?(\d{4})(?!\d)")
 INVOICE_NUMBER = re.compile(r"(?<![A-Za-z0-9-])[A-Za-z]{2,6}-?\d[\d-]{3,}\d(?![A-Za-z0-9])")
 CITATION = re.compile(r"\[(KB-[A-Za-z0-9-]+)\]")
-AMOUNT = re.compile(r"(?:(?:[¥¥$]|(?<![a-z])(?:cny|rmb|usd))\s?\d[\d,]*(?:\.\d+)?)|(?<![\d.A-Za-z-])\d[\d,]*(?:\.\d+)?\s?(?:元|块|人民币|cny|rmb|yuan|usd|美元|dollars?)", re.IGNORECASE)
+AMOUNT = re.compile(r"(?:(?:[¥¥$]|(?<![a-z])(?:cny|rmb|usd))\s?\d[\d,]{0,24}(?:\.\d+)?)|(?<![\d.A-Za-z-])\d[\d,]{0,24}(?:\.\d+)?\s?(?:元|块|人民币|cny|rmb|yuan|usd|美元|dollars?)", re.IGNORECASE)
 
 
 def concepts_in(text: str) -> set[str]:

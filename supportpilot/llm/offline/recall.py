@@ -10,7 +10,7 @@ from supportpilot.llm.offline.text import bare, clip, conversation, normal, sent
 NUMBERS = {"一": 1, "二": 2, "两": 2, "三": 3, "四": 4, "五": 5, "六": 6, "七": 7, "八": 8, "九": 9, "十": 10,
            "once": 1, "twice": 2, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7, "eight": 8, "nine": 9}
 COUNT = re.compile(r"(\d{1,3}|[一二两三四五六七八九十])\s?次|(\d{1,3}|two|three|four|five|six|seven|eight|nine) times|(?<![a-z])(once|twice)", re.IGNORECASE)
-LINK = re.compile(r"\[([^\]]*)\]\([^)]*\)")
+LINK = re.compile(r"\[([^\[\]]{0,300})\]\([^()]{0,600}\)")
 REMIND = re.compile(r"提醒|remind", re.IGNORECASE)
 
 ASKS_WHERE = re.compile(
@@ -18,7 +18,7 @@ ASKS_WHERE = re.compile(
     r"|where (?:were|are|did) we|what (?:did|have) (?:we|you|i) (?:say|said|tell|told|promise\w*|discuss\w*|mention\w*|talk\w*)|you (?:said|promised|told|mentioned)|as (?:i|we) (?:said|mentioned)|i (?:said|mentioned|told you) (?:earlier|before)|recap|remind me (?:what|where)|earlier you|summar\w+",
 )
 ASKS_DETAIL = re.compile(r"账单号|帐单号|编号|单号|号码|金额|多少钱|报错码|错误码|哪天|几号|日期|(?:invoice|bill|order) (?:number|no)|amount|error code|which (?:invoice|date|day)")
-PROMISE = re.compile(r"(?:会|将|可以|答应|承诺|保证).{0,16}(?:回复|联系|处理|提醒|通知|跟进|退|反馈|答复|解决|安排|到账)|(?:\d+|[一两二三四五六七八九十]+)\s?(?:个)?(?:工作日|小时|天|日|分钟)(?:之?内|后)|promise|we(?:'ll| will)|within \d+|i(?:'ll| will)", re.IGNORECASE)
+PROMISE = re.compile(r"(?:会|将|可以|答应|承诺|保证).{0,16}(?:回复|联系|处理|提醒|通知|跟进|退|反馈|答复|解决|安排|到账)|(?:\d{1,6}|[一两二三四五六七八九十]{1,6})\s?(?:个)?(?:工作日|小时|天|日|分钟)(?:之?内|后)|promise|we(?:'ll| will)|within \d+|i(?:'ll| will)", re.IGNORECASE)
 
 
 def asks_for_recap(newest: str) -> bool:

@@ -31,7 +31,7 @@ GREETING = re.compile(
     r"|good (?:morning|afternoon|evening)|excuse me)\b)[\s,,。.!!~::??、]*)+",
     re.IGNORECASE,
 )
-FAREWELL = re.compile(r"[\s,,。.!!]*(?:谢谢(?:您|你|啦|了)?|多谢|感谢|拜托了?|thanks(?: a lot| in advance)?|thank you|regards|cheers)[\s,,。.!!~]*$", re.IGNORECASE)
+FAREWELL = re.compile(r"[\s,,。.!!]{0,20}(?:谢谢(?:您|你|啦|了)?|多谢|感谢|拜托了?|thanks(?: a lot| in advance)?|thank you|regards|cheers)[\s,,。.!!~]*$", re.IGNORECASE)
 
 
 KEYWORDS = "关键词: "
