@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 
+from supportpilot.config import Settings
 from supportpilot.desk import signing
 from supportpilot.desk.signing import sign
-from supportpilot.errors import SupportPilotError
+from supportpilot.errors import Misconfigured, SupportPilotError
 
-__all__ = ["Unsigned", "sign", "verify"]
+__all__ = ["Unsigned", "check_secrets", "sign", "verify"]
 
 _ID = re.compile(r"[\x21-\x7e]{1,255}")
 _TIMESTAMP = re.compile(r"[0-9]{1,12}")
@@ -18,6 +19,22 @@ _TIMESTAMP = re.compile(r"[0-9]{1,12}")
 
 class Unsigned(SupportPilotError):
     """The request is not signed by somebody we know, or too long ago (HTTP 401)."""
+
+
+def check_secrets(settings: Settings, channels: Iterable[str]) -> None:
+    """Look at every secret before the first request needs it.
+
+    Raises:
+        Misconfigured: one is not base64; the text names its variable.
+    """
+    found = [(f"WEBHOOK_SECRET or WEBHOOK_SECRET_{channel.upper()}", secret)
+             for channel in channels for secret in settings.webhook_secrets(channel)]
+    for variable, secret in [*found, ("REPLY_CALLBACK_SECRET", settings.reply_callback_secret)]:
+        if secret is not None:
+            try:
+                signing.check_secret(secret)
+            except Misconfigured as error:
+                raise Misconfigured(f"{variable}: {error}") from None
 
 
 def verify(headers: Mapping[str, str], body: bytes, secrets: list[str], now: datetime) -> str:

@@ -9,9 +9,10 @@ from decimal import Decimal
 from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any, Self
+from urllib.parse import urlsplit
 
 import platformdirs
-from pydantic import Field, ValidationError, field_validator, model_validator
+from pydantic import Field, ValidationError, ValidationInfo, field_validator, model_validator
 from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
 from typing_extensions import override
 
@@ -29,9 +30,15 @@ SECRETS = ("database_url", "redis_url", "broker_url", "openai_api_key", "webhook
 CHANNEL_SECRETS = "WEBHOOK_SECRET_"
 FILE = "_FILE"
 
-Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
-Count = Annotated[int, Field(ge=1)]
+# Above its limit a number is a slip of the pen that a socket, a thread or an interval of Postgres cannot hold.
+Positive = Annotated[float, Field(gt=0, le=1e6, allow_inf_nan=False)]
+NotNegative = Annotated[float, Field(ge=0, le=1e6, allow_inf_nan=False)]
+Period = Annotated[float, Field(ge=0.1, le=1e6, allow_inf_nan=False)]
+Count = Annotated[int, Field(ge=1, le=10**9)]
+Price = Annotated[Decimal, Field(ge=0)]
+WEB = ("http", "https")
+SCHEMES = {"database_url": ("postgresql", "postgres"), "redis_url": ("redis", "rediss", "sentinel", "unix", "redis+socket"),
+           "broker_url": ()}        # whatever Celery has a transport for
 
 
 def _default_data_dir() -> Path:
@@ -95,7 +102,7 @@ class Settings(BaseSettings):
     embedding_min_similarity: Annotated[float, Field(ge=-1, le=1)] = Field(0.3, description="cosine similarity below which a piece of an article is no hit of the second leg; depends on EMBEDDING_MODEL")
     llm_timeout_seconds: Positive = Field(30.0, description="seconds one model call may take")
     llm_max_retries: Annotated[int, Field(ge=0, le=10)] = Field(2, description="repeats of a model call on 429, 5xx, time-out or a cut stream")
-    llm_prices: Annotated[dict[str, tuple[Decimal, Decimal, Decimal]], NoDecode] = Field(
+    llm_prices: Annotated[dict[str, tuple[Price, Price, Price]], NoDecode] = Field(
         default_factory=lambda: {k: (Decimal(a), Decimal(b), Decimal(c)) for k, (a, b, c) in DEFAULT_PRICES.items()},
         description='JSON: {"model": [input, cached input, output]} in CNY per million tokens; "default" for all others',
     )
@@ -104,14 +111,14 @@ class Settings(BaseSettings):
     context_keep_last: Count = Field(4, description="entries always kept word for word")
     context_entry_max_tokens: Count = Field(600, description="estimated tokens of one entry shown to the model; the middle of a longer one is left out of the view")
     turn_deadline_seconds: Positive = Field(120.0, description="seconds a turn may run before its lease is not renewed any more")
-    max_revisions: Annotated[int, Field(ge=0)] = Field(2, description="times a draft goes back to the writer before a human gets the ticket")
+    max_revisions: Annotated[int, Field(ge=0, le=100)] = Field(2, description="times a draft goes back to the writer before a human gets the ticket")
     max_attempts: Count = Field(5, description="attempts of a turn before it is given up (dead letter)")
     max_crashes: Count = Field(10, description="hard kills of a turn before it is given up")
     ticket_cost_cap_cny: Positive = Field(5.0, description="CNY one ticket may cost before a human gets it")
     handoff_after_unsolved: Count = Field(2, description="times an answer did not help before a human gets the ticket")
 
-    lease_seconds: Positive = Field(45.0, description="seconds until the lease of a killed worker expires")
-    sweep_seconds: Positive = Field(5.0, description="seconds between two sweeps for work that nobody holds")
+    lease_seconds: Period = Field(45.0, description="seconds until the lease of a killed worker expires")
+    sweep_seconds: Period = Field(5.0, description="seconds between two sweeps for work that nobody holds")
     approval_expires_hours: Positive = Field(72.0, description="hours until an undecided approval becomes a handoff")
     approval_notice: bool = Field(default=True, description="tell the customer once that a colleague is checking the refund")
     resolve_after_hours: Positive = Field(24.0, description="quiet hours after which an answered ticket is resolved and part of the customer's history")
@@ -130,7 +137,7 @@ class Settings(BaseSettings):
     host: str = Field("127.0.0.1", description="address the web server and Flower listen on")
     port: Annotated[int, Field(ge=0, le=65535)] = Field(8000, description="port of the web server; taken: the next free one")
     flower_port: Annotated[int, Field(ge=0, le=65535)] = Field(5555, description="port of Flower; taken: the next free one")
-    worker_concurrency: Count = Field(16, description="turns one worker process runs side by side")
+    worker_concurrency: Annotated[int, Field(ge=1, le=1000)] = Field(16, description="turns one worker process runs side by side")
     log_level: str = Field("INFO", description="DEBUG, INFO, WARNING or ERROR")
 
     @classmethod
@@ -148,10 +155,40 @@ class Settings(BaseSettings):
     def _prices(cls, value: Any) -> Any:  # noqa: ANN401 -- pydantic hands over whatever the environment holds
         if not isinstance(value, str):
             return value
-        given = json.loads(value)
+        try:
+            given = json.loads(value)
+        except RecursionError:
+            given = None
         if not isinstance(given, dict):
             raise ValueError('must be a JSON object {"model": [input, cached, output]}')  # noqa: TRY004 -- pydantic turns only this one into its own
         return {**DEFAULT_PRICES, **given}
+
+    @field_validator("database_url", "redis_url", "broker_url", "openai_base_url", "reply_callback_url", "public_url")
+    @classmethod
+    def _address(cls, value: str | None, info: ValidationInfo) -> str | None:
+        if value is None:
+            return None
+        schemes = SCHEMES.get(info.field_name or "", WEB)
+        scheme, found, _ = value.partition("://")
+        fits = scheme.lower() in schemes if schemes else bool(scheme)
+        if not (found and fits and value.isprintable() and (schemes is not WEB or _is_web(value))):
+            raise ValueError(f"must be an address such as {(schemes or ('amqp',))[0]}://host:port/...")
+        return value
+
+    @field_validator("openai_api_key")
+    @classmethod
+    def _key(cls, value: str | None) -> str | None:
+        if value is not None and not (value.isascii() and value.isprintable()):
+            raise ValueError("must be printable ASCII: it travels in a header")
+        return value
+
+    @field_validator("flower_basic_auth")
+    @classmethod
+    def _login(cls, value: str | None) -> str | None:
+        user, _, password = (value or "").partition(":")
+        if value and not (user and password and "," not in value):
+            raise ValueError("must be user:password, without a comma")
+        return value
 
     @model_validator(mode="after")
     def _small_model(self) -> Self:
@@ -208,9 +245,17 @@ class Settings(BaseSettings):
             seconds = float(value or 0)
         except ValueError:
             seconds = math.nan
-        if not math.isfinite(seconds):
+        if not 0 <= seconds <= 1e6:     # neither is nan
             raise Misconfigured(f"{name}_{channel.upper()}: {value!r} is not a number of seconds")
-        return max(0.0, seconds)
+        return seconds
+
+
+def _is_web(address: str) -> bool:
+    try:
+        parts = urlsplit(address)
+        return bool(parts.hostname) and " " not in address and (parts.port is None or parts.port > 0)
+    except ValueError:
+        return False
 
 
 def load_settings(**overrides: object) -> Settings:

@@ -112,6 +112,8 @@ def free_port(host: str, wanted: int, variable: str) -> int:
     for port in [*range(wanted, min(wanted + NEXT_PORTS, 65_536)), 0] if wanted else [0]:
         try:
             return _try_port(host, port)
+        except (socket.gaierror, UnicodeError) as error:
+            raise Misconfigured(f"HOST: {host[:80]} is no address of this machine: {error}") from None
         except OSError as error:
             if error.errno != errno.EADDRINUSE:
                 reason = error.strerror or str(error)

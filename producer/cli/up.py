@@ -23,11 +23,14 @@ from producer.cli.embedded import Embedded, write_private
 from producer.cli.keeper import OWNER_FILE
 from producer.cli.pids import end_leftovers
 from producer.cli.processes import PROCESSES, child_environment, free_port, process_manager
+from producer.cli.send import CHANNEL as TERMINAL
+from producer.signatures import check_secrets
+from producer.web.webhooks import CHANNELS
 from supportpilot.config import Settings, load_settings
 from supportpilot.db.migrate import migrate
 from supportpilot.db.pool import connect
 from supportpilot.db.seed import is_empty, seed
-from supportpilot.errors import Misconfigured, Refused
+from supportpilot.errors import Misconfigured, Refused, Unavailable
 
 LOCK_PATIENCE_SECONDS = 2.0     # keepers touch the lock for a moment when they look whether their owner lives
 STOP_SECONDS = 25.0
@@ -53,6 +56,7 @@ def run(settings: Settings, *, demo_data: bool = True) -> int:
         Misconfigured: a server, a port or a setting cannot be had.
         Unavailable: a configured database does not answer.
     """
+    _check(settings)
     signal.signal(signal.SIGTERM, _as_ctrl_c)
     with _owned(settings.data_dir), _servers() as keepers:
         try:
@@ -67,6 +71,13 @@ def run(settings: Settings, *, demo_data: bool = True) -> int:
             return 0
         finally:
             settings.run_file.unlink(missing_ok=True)
+
+
+def _check(settings: Settings) -> None:
+    """Refuse now what a process would end for as soon as it is started, again and again."""
+    check_secrets(settings, CHANNELS)
+    for channel in (*CHANNELS, TERMINAL):
+        settings.debounce(channel)
 
 
 def _as_ctrl_c(_signal: int, _frame: object) -> None:
@@ -173,6 +184,10 @@ def _kept_secrets(data_dir: Path) -> dict[str, str]:
 
 def _prepare_database(settings: Settings, *, seeding: bool) -> None:
     url = str(settings.database_url)
+    try:
+        connect(url).close()
+    except Unavailable as error:
+        raise Unavailable(f"{error}; check DATABASE_URL") from None
     applied = migrate(url)
     if applied:
         print(f"migrated: {', '.join(applied)}", flush=True)

@@ -7,12 +7,12 @@ from datetime import UTC, datetime
 
 from fastapi import FastAPI
 
+from producer.signatures import check_secrets
 from producer.web import errors, health, kb, webhooks
 from producer.web.headers import SecurityHeaders
 from producer.web.state import Site
 from supportpilot.config import Settings
 from supportpilot.db.pool import Database
-from supportpilot.desk.signing import check_secret
 from supportpilot.types import Ports
 
 
@@ -25,12 +25,10 @@ def create_app(settings: Settings, db: Database, ports: Ports, *,
     """Build the app over an open database; whoever opened that closes it.
 
     Raises:
-        Misconfigured: a webhook secret is not base64.
+        Misconfigured: a secret is not base64.
     """
-    for channel in webhooks.CHANNELS:
-        for secret in settings.webhook_secrets(channel):
-            check_secret(secret)
-    app = FastAPI(title="SupportPilot", docs_url=None, redoc_url=None, openapi_url=None)
+    check_secrets(settings, webhooks.CHANNELS)
+    app = FastAPI(title="SupportPilot", docs_url=None, redoc_url=None, openapi_url=None, redirect_slashes=False)
     app.state.site = Site(settings, db, ports, clock)
     errors.install(app)
     for part in (webhooks, kb, health):

@@ -14,7 +14,7 @@ from psycopg import sql
 from psycopg.rows import dict_row
 from psycopg_pool import ConnectionPool, PoolTimeout
 
-from supportpilot.errors import Busy, SupportPilotError, Transient, Unavailable
+from supportpilot.errors import Busy, Misconfigured, SupportPilotError, Transient, Unavailable
 
 Row: TypeAlias = dict[str, Any]
 Connection: TypeAlias = psycopg.Connection[Row]
@@ -63,12 +63,22 @@ def _configure(conn: Connection) -> None:
     conn.execute("SET timezone = 'UTC'")
 
 
+def check_address(url: str) -> None:
+    """Raise Misconfigured if Postgres cannot read the address; its own complaint would show the password."""
+    try:
+        psycopg.conninfo.conninfo_to_dict(url)
+    except psycopg.ProgrammingError:
+        raise Misconfigured("DATABASE_URL: not an address that Postgres can read, such as postgresql://user@host:5432/name") from None
+
+
 def connect(url: str) -> Connection:
     """Open one autocommit connection that returns dict rows; the caller closes it.
 
     Raises:
+        Misconfigured: the address cannot be read.
         Unavailable: nothing answers there.
     """
+    check_address(url)
     with translated():
         conn = psycopg.Connection[Row].connect(url, autocommit=True, row_factory=dict_row, connect_timeout=5)
         _configure(conn)
@@ -106,6 +116,7 @@ class Database:
     """A bounded pool (`open` before use, `close` after), or one connection with the same face."""
 
     def __init__(self, url: str, *, max_size: int = 4, timeout: float = 5.0) -> None:
+        check_address(url)
         self.url = url
         self._single: Connection | None = None
         self._pool: ConnectionPool[Connection] | None = ConnectionPool(

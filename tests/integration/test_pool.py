@@ -9,7 +9,7 @@ import pytest
 from fixtures.postgres import running_postgres
 
 from supportpilot.db.pool import Database, connect
-from supportpilot.errors import Busy, Unavailable
+from supportpilot.errors import Busy, Misconfigured, Unavailable
 
 pytestmark = pytest.mark.integration
 
@@ -52,3 +52,11 @@ def test_a_lock_that_is_not_granted_in_time_is_busy(db: Database, database_url: 
         conn.execute("LOCK TABLE biz.customers")
         with pytest.raises(Busy), second.transaction() as other:
             other.execute("LOCK TABLE biz.customers")
+
+
+@pytest.mark.parametrize("url", ["nonsense hunter2", "http://u:hunter2@host/db", "postgresql://u:hunter2@h/db?foo=bar"])
+def test_an_address_that_cannot_be_read_is_named_without_its_password(url: str) -> None:
+    for opened in (connect, Database):
+        with pytest.raises(Misconfigured, match=r"^DATABASE_URL: ") as error:
+            opened(url)
+        assert "hunter2" not in str(error.value)

@@ -23,8 +23,9 @@ def secret(tmp_path):
 
 @pytest.mark.parametrize("name", SECRETS)
 def test_every_secret_can_come_from_a_file(name, secret, monkeypatch):
-    monkeypatch.setenv(f"{name.upper()}_FILE", secret(name, "from the file\n"))
-    assert getattr(load_settings(), name) == "from the file"
+    text = {"database_url": "postgresql://file", "redis_url": "redis://file", "broker_url": "amqp://file"}.get(name, "from:file")
+    monkeypatch.setenv(f"{name.upper()}_FILE", secret(name, f"{text}\n"))
+    assert getattr(load_settings(), name) == text
 
 
 def test_the_variable_itself_goes_before_its_file(secret, monkeypatch):
@@ -87,7 +88,15 @@ def test_a_file_that_may_not_be_read_is_one_line(secret, monkeypatch):
     ("LEASE_SECONDS", "soon"), ("LEASE_SECONDS", "0"), ("LEASE_SECONDS", "inf"), ("SWEEP_SECONDS", "nan"),
     ("TURN_DEBOUNCE_SECONDS", "-1"), ("CONTEXT_KEEP_LAST", "0"), ("MAX_ATTEMPTS", "1.5"), ("PORT", "65536"),
     ("LOG_LEVEL", "LOUD"), ("LLM_PRICES", "cheap"), ("LLM_PRICES", "[1]"), ("LLM_PRICES", '{"m": ["1"]}'),
-    ("APPROVAL_NOTICE", "perhaps"),
+    ("APPROVAL_NOTICE", "perhaps"), ("LLM_PRICES", '{"m": ["-1", "1", "1"]}'), ("LLM_PRICES", "[" * 100_000),
+    ("LEASE_SECONDS", "1e300"), ("LEASE_SECONDS", "1e-9"), ("SWEEP_SECONDS", "1e-9"), ("APPROVAL_EXPIRES_HOURS", "1e300"),
+    ("TURN_DEBOUNCE_MAX_SECONDS", "1e300"), ("WORKER_CONCURRENCY", "1000000"), ("MAX_ATTEMPTS", "9" * 30),
+    ("DATABASE_URL", "nonsense"), ("DATABASE_URL", "http://host/db"), ("REDIS_URL", "nonsense"), ("REDIS_URL", "http://host"),
+    ("BROKER_URL", "nonsense"), ("BROKER_URL", "://host"), ("OPENAI_BASE_URL", "nonsense"), ("OPENAI_BASE_URL", "ftp://host/v1"),
+    ("OPENAI_BASE_URL", "http://"), ("OPENAI_BASE_URL", "http://[::1"), ("OPENAI_BASE_URL", "http://host:port/v1"),
+    ("OPENAI_BASE_URL", "http://a host/v1"), ("OPENAI_API_KEY", "kéy"), ("OPENAI_API_KEY", "a\nb"),
+    ("REPLY_CALLBACK_URL", "host/callback"), ("REPLY_CALLBACK_URL", "http://host:99999/"), ("PUBLIC_URL", "javascript:alert(1)"),
+    ("PUBLIC_URL", "help.example.com"), ("FLOWER_BASIC_AUTH", "admin"), ("FLOWER_BASIC_AUTH", ":x"), ("FLOWER_BASIC_AUTH", "a:b,c:d"),
 ])
 def test_a_malformed_value_is_one_line_that_names_the_variable(name, value, monkeypatch):
     monkeypatch.setenv(name, value)
@@ -95,6 +104,18 @@ def test_a_malformed_value_is_one_line_that_names_the_variable(name, value, monk
         load_settings()
     assert str(error.value).startswith(f"{name}: ")
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(("name", "value"), [
+    ("DATABASE_URL", "postgresql://postgres@/postgres?host=%2Ftmp%2Fd"), ("DATABASE_URL", "postgres://u:p%20w@a:5432,b:5432/db"),
+    ("REDIS_URL", "rediss://:secret@host:6380/0"), ("REDIS_URL", "unix:///run/redis.sock"), ("BROKER_URL", "sqs://"),
+    ("BROKER_URL", "sentinel://a:26379;sentinel://b:26379"), ("OPENAI_BASE_URL", "http://[::1]:8100/v1"),
+    ("PUBLIC_URL", "https://hilfe.example.com/support"), ("REPLY_CALLBACK_URL", "HTTPS://user:pw@host/x?y=z"),
+    ("CONVERSATION_IDLE_MINUTES", "525600"), ("TURN_DEADLINE_SECONDS", "86400"),
+])
+def test_what_people_really_set_fits(name, value, monkeypatch):
+    monkeypatch.setenv(name, value)
+    assert str(getattr(load_settings(), name.lower())).startswith(value[:12])
 
 
 @pytest.mark.parametrize("name", SECRETS)
@@ -123,7 +144,7 @@ def test_a_general_zero_turns_waiting_off_on_every_channel(monkeypatch):
     assert load_settings().debounce("generic") == (0.0, 0.0)
 
 
-@pytest.mark.parametrize("value", ["a while", "inf", "nan"])
+@pytest.mark.parametrize("value", ["a while", "inf", "nan", "-1", "1e300"])
 def test_a_channels_wait_that_is_no_number_is_named(value, monkeypatch):
     monkeypatch.setenv("TURN_DEBOUNCE_SECONDS_GENERIC", value)
     with pytest.raises(Misconfigured, match=f"^TURN_DEBOUNCE_SECONDS_GENERIC: '{value}' is not a number of seconds$"):

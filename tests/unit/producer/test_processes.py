@@ -12,6 +12,7 @@ import pytest
 
 from producer.cli.pids import read_pid, write_pid
 from producer.cli.processes import PROCESSES, child_environment, free_port
+from producer.cli.up import run
 from supportpilot.config import load_settings
 from supportpilot.errors import Misconfigured
 
@@ -51,6 +52,23 @@ def test_a_taken_port_is_replaced_by_the_next_free_one():
 def test_an_address_that_is_not_ours_is_one_line_that_names_the_variable():
     with pytest.raises(Misconfigured, match=r"^PORT: cannot listen on 192\.0\.2\.1 port 8000: .*$"):
         free_port("192.0.2.1", 8000, "PORT")
+
+
+@pytest.mark.enable_socket
+@pytest.mark.parametrize("host", ["a b", "\u00e9" * 300, "999.1.1.1"])
+def test_a_host_that_is_none_is_one_line_that_names_the_variable(host):
+    with pytest.raises(Misconfigured, match=r"^HOST: ") as error:
+        free_port(host, 8000, "PORT")
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("name", ["WEBHOOK_SECRET", "WEBHOOK_SECRET_GENERIC", "REPLY_CALLBACK_SECRET", "TURN_DEBOUNCE_SECONDS_GENERIC",
+                                  "TURN_DEBOUNCE_MAX_SECONDS_TERMINAL"])
+def test_up_refuses_what_its_processes_would_end_for(name, monkeypatch, tmp_path):
+    monkeypatch.setenv(name, "!!!!")
+    with pytest.raises(Misconfigured, match=f"^.*{name}"):
+        run(load_settings(data_dir=tmp_path / "d"))
+    assert not (tmp_path / "d").exists()
 
 
 def test_a_pid_file_does_not_name_a_later_process_with_the_same_pid(tmp_path):
