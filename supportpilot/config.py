@@ -37,7 +37,7 @@ Period = Annotated[float, Field(ge=0.1, le=1e6, allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=1, le=10**9)]
 Price = Annotated[Decimal, Field(ge=0)]
 WEB = ("http", "https")
-SCHEMES = {"database_url": ("postgresql", "postgres"), "redis_url": ("redis", "rediss", "sentinel", "unix", "redis+socket"),
+SCHEMES = {"database_url": ("postgresql", "postgres"), "redis_url": ("redis", "rediss", "sentinel", "redis+socket"),
            "broker_url": ()}        # whatever Celery has a transport for
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 from celery import Celery
-from kombu import Exchange, Queue
+from kombu import Connection, Exchange, Queue
 
 from supportpilot.config import Settings, get_settings
 from supportpilot.errors import Misconfigured
@@ -30,10 +30,11 @@ def configuration(settings: Settings) -> dict[str, Any]:
     """Return Celery's settings.
 
     Raises:
-        Misconfigured: no broker is configured.
+        Misconfigured: no broker is configured, or one that Celery cannot use.
     """
     if not settings.broker:
         raise Misconfigured("no broker: set REDIS_URL or BROKER_URL, or start everything with `supportpilot up`")
+    check_broker(settings.broker)
     return {
         "broker_url": settings.broker,
         "broker_connection_retry_on_startup": True,
@@ -59,6 +60,22 @@ def configuration(settings: Settings) -> dict[str, Any]:
         "enable_utc": True,
         "timezone": "UTC",
     }
+
+
+def check_broker(address: str) -> None:
+    """Raise Misconfigured if Celery cannot use the address; asks nobody, and shows none of it but the scheme."""
+    scheme = address.partition("://")[0]
+    try:
+        Connection(address).get_transport_cls()
+    except KeyError:
+        problem = f"Celery knows no {scheme}://"
+    except (ImportError, NameError) as error:
+        problem = f"{scheme}:// needs a package that is not installed: {error.name}"
+    except ValueError:
+        problem = f"not an address such as {scheme}://host:port/"
+    else:
+        return
+    raise Misconfigured(f"BROKER_URL or REDIS_URL: {problem}")
 
 
 def _transport_options(broker: str, seconds: float) -> dict[str, Any]:

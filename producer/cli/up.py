@@ -31,6 +31,7 @@ from supportpilot.db.migrate import migrate
 from supportpilot.db.pool import connect
 from supportpilot.db.seed import is_empty, seed
 from supportpilot.errors import Misconfigured, Refused, Unavailable
+from worker.app import check_broker
 
 LOCK_PATIENCE_SECONDS = 2.0     # keepers touch the lock for a moment when they look whether their owner lives
 STOP_SECONDS = 25.0
@@ -76,6 +77,8 @@ def run(settings: Settings, *, demo_data: bool = True) -> int:
 def _check(settings: Settings) -> None:
     """Refuse now what a process would end for as soon as it is started, again and again."""
     check_secrets(settings, CHANNELS)
+    if settings.broker:
+        check_broker(settings.broker)
     for channel in (*CHANNELS, TERMINAL):
         settings.debounce(channel)
 

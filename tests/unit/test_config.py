@@ -108,7 +108,7 @@ def test_a_malformed_value_is_one_line_that_names_the_variable(name, value, monk
 
 @pytest.mark.parametrize(("name", "value"), [
     ("DATABASE_URL", "postgresql://postgres@/postgres?host=%2Ftmp%2Fd"), ("DATABASE_URL", "postgres://u:p%20w@a:5432,b:5432/db"),
-    ("REDIS_URL", "rediss://:secret@host:6380/0"), ("REDIS_URL", "unix:///run/redis.sock"), ("BROKER_URL", "sqs://"),
+    ("REDIS_URL", "rediss://:secret@host:6380/0"), ("REDIS_URL", "redis+socket:///run/redis.sock"), ("BROKER_URL", "sqs://"),
     ("BROKER_URL", "sentinel://a:26379;sentinel://b:26379"), ("OPENAI_BASE_URL", "http://[::1]:8100/v1"),
     ("PUBLIC_URL", "https://hilfe.example.com/support"), ("REPLY_CALLBACK_URL", "HTTPS://user:pw@host/x?y=z"),
     ("CONVERSATION_IDLE_MINUTES", "525600"), ("TURN_DEADLINE_SECONDS", "86400"),

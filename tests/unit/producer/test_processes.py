@@ -71,6 +71,16 @@ def test_up_refuses_what_its_processes_would_end_for(name, monkeypatch, tmp_path
     assert not (tmp_path / "d").exists()
 
 
+@pytest.mark.parametrize(("address", "word"), [
+    ("foo://u:hunter2@host", "foo://"), ("redis://:hunter2@host:port/0", "redis://host:port"), ("mongodb://:hunter2@host", "pymongo"),
+])
+def test_up_refuses_a_broker_that_celery_cannot_use_and_shows_no_password(address, word, tmp_path):
+    with pytest.raises(Misconfigured, match=r"^BROKER_URL or REDIS_URL: ") as error:
+        run(load_settings(data_dir=tmp_path / "d", broker_url=address))
+    assert word in str(error.value)
+    assert "hunter2" not in str(error.value)
+
+
 def test_a_pid_file_does_not_name_a_later_process_with_the_same_pid(tmp_path):
     path = tmp_path / "worker.pid"
     write_pid(path, os.getpid())
