@@ -118,6 +118,7 @@ class Settings(BaseSettings):
     handoff_after_unsolved: Count = Field(2, description="times an answer did not help before a human gets the ticket")
 
     lease_seconds: Period = Field(45.0, description="seconds until the lease of a killed worker expires")
+    drain_seconds: Period = Field(8.0, description="seconds between SIGTERM and the moment when turns that have not reached their next node are handed back over their head")
     sweep_seconds: Period = Field(5.0, description="seconds between two sweeps for work that nobody holds")
     approval_expires_hours: Positive = Field(72.0, description="hours until an undecided approval becomes a handoff")
     approval_notice: bool = Field(default=True, description="tell the customer once that a colleague is checking the refund")

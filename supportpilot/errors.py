@@ -3,7 +3,8 @@
     SupportPilotError
     ├─ Transient          try again later; counts as an attempt of the turn
     │  ├─ Unavailable     something outside is away (database, broker, model): not counted
-    │  │  └─ Busy         somebody else holds the lock; ask again in a few seconds
+    │  │  ├─ Busy         somebody else holds the lock; ask again in a few seconds
+    │  │  └─ HandedBack   this process is about to stop; another one goes on at once
     │  └─ TornThread      read the thread again and go on; counts as a crash, not as an attempt
     │     ├─ TailLost     the parent checkpoint is gone: commits were lost under a living worker
     │     └─ ClockBehind  the new checkpoint's id is not above its parent's
@@ -42,6 +43,10 @@ class Unavailable(Transient):
 
 class Busy(Unavailable):
     """A lock was not granted in time."""
+
+
+class HandedBack(Unavailable):
+    """The process is about to stop; the turn goes on in another one."""
 
 
 class TornThread(Transient):

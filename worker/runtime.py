@@ -5,13 +5,14 @@ Opened at the first task (so after any fork), closed by Celery's shutdown signal
 
 from __future__ import annotations
 
+import logging
 import os
 import socket
 import threading
 import uuid
 from dataclasses import replace
 
-from celery.signals import worker_process_shutdown, worker_shutdown
+from celery.signals import worker_process_shutdown, worker_shutdown, worker_shutting_down
 
 from supportpilot.agent.deps import Deps
 from supportpilot.agent.graph import build_graph
@@ -20,9 +21,12 @@ from supportpilot.db.pool import Database
 from supportpilot.desk.lease import Heartbeat
 from supportpilot.errors import Misconfigured
 from supportpilot.memory.checkpoint import checkpointer_over
+from supportpilot.service import turn
 from supportpilot.service.live import LiveBoard
 from supportpilot.service.turn import Runtime
 from worker.publish import flush, make_ports
+
+log = logging.getLogger(__name__)
 
 SPARE_CONNECTIONS = 4   # besides one per running turn
 
@@ -65,7 +69,7 @@ def open_runtime(settings: Settings) -> Runtime:
 
 
 def close_runtime(opened: Runtime) -> None:
-    """Stop the heartbeat and close the pool; leases still held expire by themselves."""
+    """Stop the heartbeat and close the pool."""
     opened.keeper.stop()
     if opened.live is not None:
         opened.live.stop()
@@ -76,6 +80,21 @@ def close_runtime(opened: Runtime) -> None:
 
 def _holder() -> str:
     return f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:8]}"
+
+
+@worker_shutting_down.connect  # type: ignore[untyped-decorator] # celery has no types
+def _hand_back(**_: object) -> None:
+    """Called in a signal handler, which must not wait for a lock: a thread of its own does it."""
+    threading.Thread(target=_stop_turns, name="hand-back", daemon=True).start()
+
+
+def _stop_turns() -> None:
+    opened = _current
+    if opened is None:
+        return
+    late = turn.stop(opened, opened.settings.drain_seconds)
+    if late:
+        log.warning("handed back %d turns in mid-node", late)
 
 
 @worker_shutdown.connect  # type: ignore[untyped-decorator] # celery has no types

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
 from typing import Annotated
 
 import httpx
@@ -19,13 +18,13 @@ from supportpilot.config import Settings
 from supportpilot.db import embeddings, leases
 from supportpilot.db.migrate import pending
 from supportpilot.db.pool import connect
+from supportpilot.desk.lease import CLOCK_TOLERANCE_SECONDS, machine_clock
 from supportpilot.errors import Misconfigured, SupportPilotError
 from worker.app import publisher_app
 from worker.queues import QUEUES
 
 SOCKET_SECONDS = 2.0
 PING_SECONDS = 2.0
-CLOCK_SECONDS = 0.1     # workers that far apart write checkpoints in the wrong order
 QUEUE_WARNING = 10_000
 
 
@@ -72,18 +71,9 @@ def _migrations(settings: Settings) -> list[Check]:
 
 
 def _clock(settings: Settings) -> list[Check]:
-    """Compare in the middle of the round trip; the shortest of three is the least disturbed."""
     with connect(database_url(settings)) as conn:
-        measured = []
-        for _ in range(3):
-            before, theirs, after = _now(), leases.clock(conn), _now()
-            measured.append((after - before, (before + (after - before) / 2 - theirs).total_seconds()))
-    ahead = min(measured)[1]
-    return [Check("clock", abs(ahead) <= CLOCK_SECONDS, f"this machine is {ahead * 1000:+.0f} ms from Postgres")]
-
-
-def _now() -> datetime:
-    return datetime.now(UTC)  # noqa: TID251 -- it is this machine's clock that is examined
+        ahead = leases.clock_ahead(conn, machine_clock)
+    return [Check("clock", abs(ahead) <= CLOCK_TOLERANCE_SECONDS, f"this machine is {ahead * 1000:+.0f} ms from Postgres")]
 
 
 def _broker(settings: Settings) -> list[Check]:

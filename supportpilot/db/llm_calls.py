@@ -25,6 +25,17 @@ def record_call(conn: Connection, call: LLMCall) -> None:
     )
 
 
+def answered_since_failure(conn: Connection, model: str, turn_id: str) -> bool:
+    """Say whether the model has answered anybody since the turn's last failure (or since the turn was made)."""
+    row = conn.execute(
+        """
+        SELECT (SELECT created_at FROM desk.llm_calls WHERE model = %s ORDER BY id DESC LIMIT 1)
+               > coalesce(failed_at, created_at) AS answered
+        FROM desk.turns WHERE turn_id = %s
+        """, (model, turn_id)).fetchone()
+    return bool(row and row["answered"])
+
+
 def cost_of_ticket(conn: Connection, ticket_id: str) -> Decimal:
     """Return what a ticket has cost so far in CNY, calls repeated after a crash included."""
     row = conn.execute(

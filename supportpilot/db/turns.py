@@ -24,16 +24,21 @@ class TurnRow:
     attempts: int
     crashes: int
     closing: bool
+    setbacks: int
 
 
 @dataclass(frozen=True)
 class FailedAttempt:
-    """What to note of a failure: the text, the wait in seconds, and what it adds to the two bounds."""
+    """What to note of a failure: the text, the wait in seconds, and what it adds to the two bounds.
+
+    `setbacks`: how many uncounted failures there were in a row, this one included.
+    """
 
     error: str
     wait_seconds: float
     attempts: int = 0
     crashes: int = 0
+    setbacks: int = 0
 
 
 def _record(row: Row) -> TurnRow:
@@ -125,16 +130,17 @@ def fail_attempt(conn: Connection, turn_id: str, failed: FailedAttempt) -> bool:
     """Note a failed attempt of a running turn and when to try again; False if it is not running any more."""
     done = conn.execute(
         """
-        UPDATE desk.turns SET attempts = attempts + %s, crashes = crashes + %s, last_error = %s,
+        UPDATE desk.turns SET attempts = attempts + %s, crashes = crashes + %s, setbacks = %s, last_error = %s,
+               failed_at = clock_timestamp(),
                next_attempt_at = clock_timestamp() + make_interval(secs => %s)
         WHERE turn_id = %s AND status = 'running'
-        """, (failed.attempts, failed.crashes, failed.error, failed.wait_seconds, turn_id))
+        """, (failed.attempts, failed.crashes, failed.setbacks, failed.error, failed.wait_seconds, turn_id))
     return done.rowcount == 1
 
 
 def set_closing(conn: Connection, turn_id: str) -> None:
     """The customer has the answer and only the thread lacks it: try that again, with new attempts."""
-    conn.execute("UPDATE desk.turns SET closing = true, attempts = 0, crashes = 0, next_attempt_at = clock_timestamp() "
+    conn.execute("UPDATE desk.turns SET closing = true, attempts = 0, crashes = 0, setbacks = 0, next_attempt_at = clock_timestamp() "
                  "WHERE turn_id = %s", (turn_id,))
 
 

@@ -42,6 +42,7 @@ WITHHELD_KINDS = frozenset({"reply", "notice", "ack"})   # handoff and human row
 DELIVERY_MAX_ATTEMPTS = 12                                # with the waits below: about two hours
 BACKOFF_FIRST_SECONDS = 5.0
 BACKOFF_LONGEST_SECONDS = 900.0
+SETBACK_LONGEST_SECONDS = 60.0
 
 _REFUSALS = {
     ("waiting_approval", "resolve"): "a refund waits for its approval: decide it first (`supportpilot approvals list`)",
@@ -78,3 +79,11 @@ def backoff_seconds(attempts: int) -> float:
     """Return the wait before the next attempt, doubling from 5 s to 15 min; `attempts` is how many were made."""
     doubled: float = BACKOFF_FIRST_SECONDS * 2 ** max(0, min(attempts, 20) - 1)
     return min(doubled, BACKOFF_LONGEST_SECONDS)
+
+
+def setback_seconds(setbacks: int) -> float:
+    """Return the wait after an uncounted failure: it grows, so that an outage with thousands of tickets is no storm.
+
+    It stays short, so that everybody is answered soon after it.
+    """
+    return min(backoff_seconds(setbacks), SETBACK_LONGEST_SECONDS)

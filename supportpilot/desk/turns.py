@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from supportpilot.config import Settings
-from supportpilot.db import approvals, audit, inbox, leases, outbox, tickets, turns
+from supportpilot.db import approvals, audit, inbox, leases, llm_calls, outbox, tickets, turns
 from supportpilot.db.approvals import Asked
 from supportpilot.db.outbox import OutboxEntry
 from supportpilot.db.pool import Connection
@@ -36,12 +36,19 @@ class Work:
 
 @dataclass(frozen=True)
 class Failure:
-    """Why an attempt failed: `counts` as an attempt or as a `crash`, `final` if trying again cannot help."""
+    """Why an attempt failed: `counts` as an attempt or as a `crash`, `final` if trying again cannot help.
+
+    `model`: the model that failed; it counts only if that one has answered somebody since the turn failed before.
+    Else it is an outage, and not the turn's fault.
+    `handed_back`: nothing failed, the process is about to stop.
+    """
 
     error: str
     counts: bool = True
     final: bool = False
     crash: bool = False
+    model: str = ""
+    handed_back: bool = False
 
 
 def reply_key(turn_id: str) -> str:
@@ -171,10 +178,11 @@ def fail(conn: Connection, work: Work, settings: Settings, failure: Failure, not
         LeaseLost: another worker has the ticket; nothing is written.
     """
     _hold(conn, work)
-    attempts = work.turn.attempts + (1 if failure.counts else 0)
-    wait = rules.backoff_seconds(max(1, attempts)) if failure.counts else rules.BACKOFF_FIRST_SECONDS
+    counts = failure.counts and not _outage(conn, work.turn, failure)
+    attempts, setbacks = work.turn.attempts + int(counts), 0 if counts else work.turn.setbacks + 1
+    wait = 0.0 if failure.handed_back else rules.backoff_seconds(attempts) if counts else rules.setback_seconds(setbacks)
     running = turns.fail_attempt(conn, work.turn.turn_id, turns.FailedAttempt(
-        failure.error[:500], wait, attempts=int(failure.counts), crashes=int(failure.crash)))
+        failure.error[:500], wait, attempts=int(counts), crashes=int(failure.crash), setbacks=setbacks))
     leases.free(conn, work.ticket_id)
     if not running:
         return "not running any more"
@@ -182,6 +190,10 @@ def fail(conn: Connection, work: Work, settings: Settings, failure: Failure, not
     if failure.final or attempts >= settings.max_attempts or crashes > settings.max_crashes:
         return give_up(conn, work.turn, failure.error, notice)
     return f"again in {wait:.0f} s"
+
+
+def _outage(conn: Connection, turn: TurnRow, failure: Failure) -> bool:
+    return bool(failure.model) and not llm_calls.answered_since_failure(conn, failure.model, turn.turn_id)
 
 
 def give_up(conn: Connection, turn: TurnRow, reason: str, notice: Notice) -> str:

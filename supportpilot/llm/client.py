@@ -24,6 +24,7 @@ from pydantic import BaseModel
 from supportpilot.config import Settings
 from supportpilot.errors import Misconfigured, ModelOutputUnusable, Permanent, Transient
 from supportpilot.llm import structured as shape
+from supportpilot.llm.breaker import Breaker
 from supportpilot.llm.retrying import ProviderTrouble, persistently, translated
 from supportpilot.llm.usage import Ledger, Tokens, apportion, cost_of, estimate, parts_of
 from supportpilot.types import LLMCall, current_scope
@@ -77,6 +78,7 @@ class LLMClient:
         self._lock = threading.Lock()
         self._openai: openai.OpenAI | None = None
         self._knows_schemas = True
+        self._breaker = Breaker(self.model)
 
     def chat(
         self, messages: list[Message], *, temperature: float = 0.2, tools: list[dict[str, Any]] | None = None
@@ -85,7 +87,7 @@ class LLMClient:
 
         Raises:
             Misconfigured: no provider is configured.
-            Unavailable: the provider cannot be reached.
+            Unavailable: the provider cannot be reached, or has failed so often that it is left alone for a while.
             Transient: time-out, 429, 5xx or a cut answer, also after the configured repeats.
             ModelOutputUnusable: a tool call's arguments were no JSON object, twice.
             Permanent: the provider rejects the request.
@@ -161,7 +163,7 @@ class LLMClient:
         """Yield one attempt's pieces; whatever its end, what came is counted."""
         started, text, usage, finished = time.monotonic(), "", None, False
         try:
-            with translated(self.model):
+            with self._breaker.watching(), translated(self.model):
                 chunks = self._provider().chat.completions.create(
                     model=self.model, messages=_typed(messages), temperature=temperature,
                     stream=True, stream_options={"include_usage": True},
@@ -175,8 +177,8 @@ class LLMClient:
                                 text += choice.delta.content
                                 yield choice.delta.content
                         self._check_patience(started)
-            if not finished:
-                raise ProviderTrouble("the model provider's answer was cut before its end")
+                if not finished:
+                    raise ProviderTrouble("the model provider's answer was cut before its end")
         finally:
             if text or usage:
                 results.append(self._count(parts_of(messages), text, usage, started))
@@ -205,12 +207,12 @@ class LLMClient:
 
     def _ask(self, messages: list[Message], options: dict[str, Any]) -> tuple[ChatCompletion, float]:
         started = time.monotonic()
-        with translated(self.model):
+        with self._breaker.watching(), translated(self.model):
             reply: object = self._provider().chat.completions.create(
                 model=self.model, messages=_typed(messages), **options
             )
-        if not isinstance(reply, ChatCompletion) or not reply.choices:
-            raise ProviderTrouble("the model provider's answer has no choices; does OPENAI_BASE_URL end in /v1?")
+            if not isinstance(reply, ChatCompletion) or not reply.choices:
+                raise ProviderTrouble("the model provider's answer has no choices; does OPENAI_BASE_URL end in /v1?")
         return reply, started
 
     def _count(self, parts: dict[str, int], text: str, usage: CompletionUsage | None, started: float) -> ChatResult:

@@ -24,9 +24,10 @@ BUSY_STATUS = frozenset({408, 409, 425, 429})
 
 
 class ProviderTrouble(Transient):
-    """The provider failed in a way that may pass."""
+    """The provider failed in a way that may pass; `model` is the one that was asked."""
 
     retry_after = 0.0
+    model = ""
 
 
 class ProviderAway(Unavailable):
@@ -58,12 +59,21 @@ def translated(model: str) -> Iterator[None]:
     """
     try:
         yield
+    except ProviderTrouble as error:
+        error.model = model
+        raise
     except openai.APIStatusError as error:
-        raise _of_status(error, model) from error
+        raise _named(_of_status(error, model), model) from error
     except openai.APIConnectionError as error:
-        raise _of_connection(error) from error
+        raise _named(_of_connection(error), model) from error
     except (openai.OpenAIError, json.JSONDecodeError) as error:
-        raise ProviderTrouble(f"the model provider's answer is unreadable: {_line(error)}") from error
+        raise _named(ProviderTrouble(f"the model provider's answer is unreadable: {_line(error)}"), model) from error
+
+
+def _named(trouble: SupportPilotError, model: str) -> SupportPilotError:
+    if isinstance(trouble, ProviderTrouble):
+        trouble.model = model
+    return trouble
 
 
 def _of_status(error: openai.APIStatusError, model: str) -> SupportPilotError:

@@ -7,10 +7,11 @@ not believed.
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from langchain_core.runnables import RunnableConfig
+from langgraph.errors import GraphDrained
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.types import Command, Interrupt, StateSnapshot
 
@@ -27,6 +28,7 @@ from supportpilot.desk.lease import Heartbeat
 from supportpilot.desk.turns import Failure, Work
 from supportpilot.errors import (
     Busy,
+    HandedBack,
     LeaseLost,
     NotFound,
     Permanent,
@@ -35,6 +37,8 @@ from supportpilot.errors import (
     Unavailable,
     shown_error,
 )
+from supportpilot.llm.retrying import ProviderTrouble
+from supportpilot.service.draining import Draining
 from supportpilot.service.live import LiveBoard, LiveTurn
 from supportpilot.service.memory import ask_for_compression
 from supportpilot.service.texts import approval_notice, handoff_notice
@@ -57,6 +61,7 @@ class Runtime:
     keeper: Heartbeat
     holder: str
     live: LiveBoard | None = None
+    draining: Draining = field(default_factory=Draining)
 
 
 @dataclass(frozen=True)
@@ -100,7 +105,10 @@ def resume(rt: Runtime, ticket_id: str, approval_id: str) -> str:
 
 
 def drain(rt: Runtime, ticket_id: str, message_id: str) -> str:
-    """Take the ticket and run its turns until none is due."""
+    """Take the ticket and run its turns until none is due; a process that is about to stop passes the wake-up on."""
+    if rt.draining.requested:
+        rt.ports.schedule_turn(ticket_id, message_id, 0.0)
+        return "this worker is about to stop; passed on"
     try:
         with rt.db.transaction() as conn:
             work = desk.take(conn, rt.settings, ticket_id, rt.holder, handoff_notice)
@@ -116,10 +124,12 @@ def drain(rt: Runtime, ticket_id: str, message_id: str) -> str:
     try:
         while work is not None:
             rt.keeper.add(token)
+            rt.draining.hold(work)
             said, work = _run(rt, work)
             done.append(said)
     finally:
         rt.keeper.remove(token)
+        rt.draining.let_go(token)
     _wake_later(rt, ticket_id)
     return "; ".join(done)
 
@@ -188,8 +198,12 @@ def advance(rt: Runtime, work: Work, live: LiveTurn | None = None) -> Parked | F
 
 
 def _invoke(rt: Runtime, what: SupportState | Command[Any] | None, config: RunnableConfig) -> None:
-    with translated():
-        rt.graph.invoke(what, config, durability="sync")
+    control = rt.draining.control(config["configurable"]["__lease_token"])
+    try:
+        with translated():
+            rt.graph.invoke(what, config, durability="sync", control=control)
+    except GraphDrained:
+        raise HandedBack("this worker is about to stop") from None
 
 
 def _mark(state: StateSnapshot) -> tuple[str, tuple[str, ...]]:
@@ -284,7 +298,8 @@ def _release(rt: Runtime, work: Work, values: dict[str, Any]) -> tuple[str, Work
 def _fail(rt: Runtime, work: Work, error: Exception) -> str:
     failure, shown = classify(error), shown_error(error)
     level = logging.WARNING if isinstance(error, SupportPilotError) else logging.ERROR
-    log.log(level, "turn failed ticket=%s turn=%s: %s", work.ticket_id, work.turn.turn_id, shown)
+    log.log(logging.INFO if failure.handed_back else level, "turn %s ticket=%s turn=%s: %s",
+            "handed back" if failure.handed_back else "failed", work.ticket_id, work.turn.turn_id, shown)
     try:
         with rt.db.transaction() as conn:
             said = desk.fail(conn, work, rt.settings, failure, handoff_notice)
@@ -294,8 +309,24 @@ def _fail(rt: Runtime, work: Work, error: Exception) -> str:
         log.warning("failure not written ticket=%s: %s; the lease expires and the sweeper brings it back",
                     work.ticket_id, away)
         return "database away"
+    if failure.handed_back:
+        rt.ports.schedule_turn(work.ticket_id, next(iter(work.turn.message_ids), ""), 0.0)
+        return "handed back"
     _schedule_replies(rt, work.ticket_id)
     return f"failed: {shown}; {said}"
+
+
+def stop(rt: Runtime, seconds: float) -> int:
+    """Before the process ends: every turn ends at its next node and its lease is freed; return how many did not.
+
+    What has not got there after `seconds` is handed back over its head: its late writes are refused.
+    """
+    rt.draining.request()
+    late = rt.draining.wait(seconds)
+    for work in late:
+        _fail(rt, work, HandedBack(f"this worker is about to stop, and the turn did not end within {seconds:g} s"))
+        rt.keeper.remove(work.token)
+    return len(late)
 
 
 def classify(error: Exception) -> Failure:
@@ -305,7 +336,9 @@ def classify(error: Exception) -> Failure:
     """
     if isinstance(error, SupportPilotError):
         away, torn = isinstance(error, Unavailable), isinstance(error, TornThread)
-        return Failure(plain(str(error)), counts=not (away or torn), final=isinstance(error, Permanent), crash=torn)
+        return Failure(plain(str(error)), counts=not (away or torn), final=isinstance(error, Permanent), crash=torn,
+                       model=error.model if isinstance(error, ProviderTrouble) else "",
+                       handed_back=isinstance(error, HandedBack))
     return Failure(plain(f"{type(error).__name__}: {error}"))
 
 

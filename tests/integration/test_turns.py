@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 
 import pytest
 from fakes import FakeLLM
@@ -11,6 +13,7 @@ from fixtures.office import DRAFT, TRIAGE, Office, give_paid_invoice, refund_llm
 
 from supportpilot.db.inbox import StoredMessage
 from supportpilot.db.pool import Connection, Database
+from supportpilot.desk import lease
 from supportpilot.desk import turns as desk
 from supportpilot.errors import LeaseLost, Transient, Unavailable
 from supportpilot.service import approval, ticket, turn, upkeep
@@ -227,6 +230,48 @@ def test_a_lease_is_not_renewed_past_the_turns_deadline(db: Database) -> None:
     office.keeper.beat()
     assert office.one("SELECT expires_at <= deadline_at AS ok FROM desk.leases")["ok"]
     office.keeper.stop()
+
+
+def test_a_heart_that_stood_still_is_not_believed_and_the_node_renews_the_lease_itself(
+    db: Database, monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    office, thief = Office(db, lease_seconds=1), Office(db)
+    ticket_id = office.write("您好").ticket_id
+    with db.transaction() as conn:
+        work = desk.take(conn, office.settings, ticket_id, "office", handoff_notice)
+    assert work is not None
+    office.keeper.add(work.token)       # and no thread that beats
+    monkeypatch.setattr(lease.time, "monotonic", lambda now=time.monotonic: now() + 2)
+    office.execute("UPDATE desk.leases SET expires_at = clock_timestamp() - interval '1 s'")
+    office.keeper.check(work.token)
+    assert office.one("SELECT expires_at > clock_timestamp() AS live FROM desk.leases")["live"]
+    office.execute("UPDATE desk.leases SET expires_at = clock_timestamp() - interval '1 s'")
+    assert thief.work(ticket_id) == "resolved"
+    monkeypatch.setattr(lease.time, "monotonic", lambda now=time.monotonic: now() + 5)
+    with pytest.raises(LeaseLost):
+        office.keeper.check(work.token)
+    office.keeper.stop()
+
+
+def test_the_heartbeat_says_when_the_machines_clock_is_wrong(db: Database, caplog: pytest.LogCaptureFixture) -> None:
+    office = Office(db)
+    fast = lease.Heartbeat(db.url, office.settings, clock=lambda: lease.machine_clock() + timedelta(seconds=42))
+    fast.add("11111111-1111-1111-1111-111111111111")
+    fast.beat()
+    fast.beat()
+    fast.stop()
+    said = [r.getMessage() for r in caplog.records if "clock" in r.getMessage()]
+    assert said == ["this machine's clock is +42.0 s from Postgres'; set it (NTP)"]
+
+
+def test_a_worker_about_to_stop_takes_nothing_and_passes_the_wakeup_on(db: Database) -> None:
+    office = Office(db)
+    received = office.write("您好")
+    office.wakeups.turns.clear()
+    assert turn.stop(office.rt, 0) == 0
+    turn.handle_message(office.rt, received.ticket_id, received.message_id)
+    assert office.wakeups.turns == [(received.ticket_id, received.message_id, 0.0)]
+    assert office.one("SELECT count(*) AS n FROM desk.turns")["n"] == 0
 
 
 def test_a_dead_message_is_answered_after_retry_though_its_text_is_in_the_thread(db: Database) -> None:

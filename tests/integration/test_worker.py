@@ -136,6 +136,52 @@ def test_a_stopped_worker_ends_well_and_leaves_no_lease(customer: Customer, work
         assert conn.execute("SELECT count(*) AS n FROM desk.leases WHERE expires_at > now()").fetchone() == {"n": 0}
 
 
+def turn_of(customer: Customer, ticket_id: str) -> dict[str, Any]:
+    with customer.db.connection() as conn:
+        found = conn.execute("SELECT turn_id, status, attempts, crashes, setbacks, expires_at - clock_timestamp() AS lease "
+                             "FROM desk.turns JOIN desk.leases USING (ticket_id) WHERE ticket_id = %s", (ticket_id,)).fetchall()
+    assert len(found) == 1, "one turn for one message, whatever happened to its workers"
+    return found[0]
+
+
+def test_a_worker_stopped_in_mid_turn_gives_it_back_at_the_next_node_and_nobody_waits_for_the_lease(
+    customer: Customer, workers: Workers, offline_llm: OfflineLLM,
+):
+    workers.environment["LEASE_SECONDS"] = "120"
+    offline_llm.control(latency_ms=2_000, task="draft", times=1)
+    workers.start("first")
+    got = customer.writes()
+    wait_for(lambda: offline_llm.requests("draft"), what="the draft to be asked for")
+    workers.start("second", wait=False)
+    assert workers.stop("first") == 0
+    wait_for(lambda: customer.is_answered(got.ticket_id), 30, "the other worker's answer (no sweeper runs)")
+    turn = turn_of(customer, got.ticket_id)
+    assert (turn["status"], turn["attempts"], turn["crashes"]) == ("done", 0, 0)
+    assert turn["setbacks"] == 1, "it was handed back"
+    assert len(customer.replies(got.ticket_id)) == 1
+    assert len(offline_llm.requests("draft")) == 1, "what was paid for is not asked for again"
+
+
+def test_a_turn_that_does_not_reach_its_next_node_in_time_is_handed_back_over_its_head(
+    customer: Customer, workers: Workers, offline_llm: OfflineLLM,
+):
+    workers.environment |= {"LEASE_SECONDS": "120", "DRAIN_SECONDS": "1"}
+    offline_llm.control(latency_ms=8_000, task="draft", times=1)
+    workers.start("first")
+    got = customer.writes()
+    wait_for(lambda: offline_llm.requests("draft"), what="the draft to be asked for")
+    workers.start("second")
+    first = workers.running["first"]
+    first.terminate()
+    wait_for(lambda: customer.is_answered(got.ticket_id), 20, "the other worker's answer (no sweeper runs)")
+    assert first.poll() is None, "the hanging one is still at it"
+    assert workers.stop("first") == 0
+    turn = turn_of(customer, got.ticket_id)
+    assert (turn["status"], turn["attempts"], turn["crashes"]) == ("done", 0, 0)
+    assert len(customer.replies(got.ticket_id)) == 1
+    assert len(ticket.show(customer.db, customer.settings, got.ticket_id)["turns"]) == 2
+
+
 def test_the_broker_holds_ids_and_no_word_of_the_customer(customer: Customer, redis_server: RedisServer):
     got = customer.writes()
     with redis_server.client() as client:

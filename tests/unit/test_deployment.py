@@ -161,8 +161,8 @@ def test_nothing_starts_before_the_schema_is_up_to_date(name):
 
 
 @pytest.mark.parametrize("name", ["worker", "background", "desk"])
-def test_a_turn_that_has_begun_is_finished_before_its_worker_is_stopped(name):
-    assert int(SERVICES[name]["stop_grace_period"].removesuffix("s")) > Settings().turn_deadline_seconds
+def test_every_turn_is_handed_back_before_its_worker_is_killed(name):
+    assert int(SERVICES[name]["stop_grace_period"].removesuffix("s")) > 2 * Settings().drain_seconds
 
 
 def test_what_has_to_survive_lies_in_a_named_volume():
