@@ -10,7 +10,8 @@ from supportpilot.db.segment import sections, terms
 from supportpilot.types import Hit
 
 KEYWORDS_LABEL = "关键词: "  # starts the line of a hit's text that lists what customers call the matter
-TITLE_WEIGHT = 2          # times the title's terms count in each of the article's pieces
+TITLE_WEIGHT = 2          # times the title's terms count in each of the article's pieces, and
+KEYWORD_WEIGHT = 2        # the keywords'
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,7 @@ def upsert_article(conn: Connection, article: Article, updated_at: datetime | No
                                        updated_at = EXCLUDED.updated_at
         """, (article.id, article.title, article.url, article.lang, article.keywords, article.body, updated_at))
     conn.execute("DELETE FROM kb.chunks WHERE article_id = %s", (article.id,))
-    title = terms(article.title) * TITLE_WEIGHT + terms(article.keywords)
+    title = terms(article.title) * TITLE_WEIGHT + terms(article.keywords) * KEYWORD_WEIGHT
     with conn.cursor() as cursor:
         cursor.executemany(
             "INSERT INTO kb.chunks (article_id, position, heading, text, terms, length) VALUES (%s, %s, %s, %s, %s, %s)",
@@ -61,15 +62,15 @@ def upsert_article(conn: Connection, article: Article, updated_at: datetime | No
 def search_terms(conn: Connection, query: list[str], lang: str, limit: int) -> list[Hit]:
     """Return the best piece of each of the `limit` best articles, best first.
 
-    Okapi BM25 (k1 1.2, b 0.75). Pieces in another language than `lang` count half. Sharing an everyday word with the
-    question is no answer to it, so a piece must hold an error code of the query, or else 15 % of the query's weight
-    (a term that stands in no piece weighs as much as the rarest), at most that of 1.2 rarest terms (else a long story
-    would find nothing), with two terms, a number, or the only term there is.
+    Okapi BM25 (k1 1.2, b 0.75); a single character counts half, pieces in another language than `lang` too. Sharing
+    an everyday word with the question is no answer to it, so a piece must hold an error code of the query, or else 20 %
+    of the query's weight (a term that stands in no piece weighs as much as the rarest), at most that of 1.5 rarest
+    terms (else a long story would find nothing), with a number, or two terms, a word or pair among them.
     """
     rows = conn.execute(
         """
         WITH query AS (
-            SELECT DISTINCT term FROM unnest(%(terms)s::text[]) AS q(term)
+            SELECT DISTINCT term, char_length(term) > 1 AS whole FROM unnest(%(terms)s::text[]) AS q(term)
         ), size AS (
             SELECT count(*)::float8 AS pieces, avg(length)::float8 AS mean FROM kb.chunks
         ), found AS (
@@ -78,11 +79,12 @@ def search_terms(conn: Connection, query: list[str], lang: str, limit: int) -> l
             WHERE c.terms && %(terms)s::text[] AND t.term = ANY(%(terms)s::text[])
             GROUP BY c.article_id, c.position, t.term
         ), weight AS (
-            SELECT q.term, ln(1 + (size.pieces - count(f.term) + 0.5) / (count(f.term) + 0.5)) AS idf
+            SELECT q.term, q.whole, ln(1 + (size.pieces - count(f.term) + 0.5) / (count(f.term) + 0.5))
+                                    * CASE WHEN q.whole THEN 1 ELSE 0.5 END AS idf
             FROM query q CROSS JOIN size LEFT JOIN found f ON f.term = q.term
-            GROUP BY q.term, size.pieces
+            GROUP BY q.term, q.whole, size.pieces
         ), scored AS (
-            SELECT f.article_id, f.position, count(*) AS matched, bool_or(f.term ~ '^[a-z][0-9]{4}$') AS code,
+            SELECT f.article_id, f.position, count(*) AS matched, bool_or(w.whole) AS whole, bool_or(f.term ~ '^[a-z][0-9]{4}$') AS code,
                    bool_or(f.term ~ '^[0-9]{3,}$') AS number, sum(w.idf) AS held,
                    sum(w.idf * f.times * 2.2 / (f.times + 1.2 * (0.25 + 0.75 * f.length / size.mean))) AS score
             FROM found f JOIN weight w ON w.term = f.term CROSS JOIN size
@@ -95,8 +97,8 @@ def search_terms(conn: Connection, query: list[str], lang: str, limit: int) -> l
             JOIN kb.chunks c ON c.article_id = s.article_id AND c.position = s.position
             JOIN kb.articles a ON a.id = s.article_id
             WHERE s.code
-               OR (s.held >= least(0.15 * (SELECT sum(idf) FROM weight), 1.2 * (SELECT max(ln(pieces + 1)) FROM size))
-                   AND (s.number OR s.matched >= least(2, (SELECT count(*) FROM query))))
+               OR (s.held >= least(0.2 * (SELECT sum(idf) FROM weight), 1.5 * (SELECT max(ln(pieces + 1)) FROM size))
+                   AND (s.number OR (s.whole AND s.matched >= least(2, (SELECT count(*) FROM query)))))
             ORDER BY a.id, s.score DESC, s.position
         )
         SELECT article_id, title, text, score, lang, url FROM best ORDER BY score DESC, article_id LIMIT %(limit)s

@@ -11,11 +11,22 @@ from dataclasses import dataclass
 
 # Characters that hold Chinese sentences together and say nothing about the subject: no term crosses one.
 GLUE = frozenset("的了吗呢吧啊呀么我你您他她它们是在和与及就都也还又很请把被给让从对为之其这那哪什怎")
+# Characters that say little when they stand alone.
+FAINT = GLUE | frozenset("一不没有个上下来去要能会好说想看用到出点里过时候多少天现再先后前才啥咋可以")
 STOP_WORDS = frozenset(re.findall(
     "[a-z]+",
     "a an and are as at be but by can cannot could do does for from had has have he how i if in is it its me my no "
     "not of on or our please she so that the their them then there they this to us was we were what when where "
-    "which who why will with would you your hello hi dear thanks thank"))
+    "which who why will with would you your hello hi dear thanks thank "
+    "about after again ago all already also always am another any anyone anything back because been before being "
+    "between both came come day days did didn doesn doing don down during each else even ever every everything few "
+    "first get getting give go going gone good got here into isn just keep know last later least let like ll look "
+    "made make many me month more morning most much must need never new next nor now off often once one only other "
+    "over own put quite really right said same saw say see seen set should since some someone something soon sort "
+    "still such take tell than think though through today together too took tried try trying two under until up use "
+    "used using ve very want wasn way week went while without year yes yesterday yet"))
+ENDINGS = ("ations", "ation", "ings", "ing", "ies", "ied", "ed", "es", "s", "e", "y")
+STEM = 4                  # letters that stay when an ending is cut
 CHUNK_CHARACTERS = 600
 
 _PIECE = re.compile(r"[a-z0-9]+|[\u3400-\u4dbf\u4e00-\u9fff]+")
@@ -33,11 +44,14 @@ class Section:
 
 
 def terms(text: str) -> list[str]:
-    """Return every term of the text as often as it occurs: words, codes, and pairs of Chinese characters."""
+    """Return every term of the text as often as it occurs: words, codes, pairs of Chinese characters, and these alone.
+
+    Customers say 票 for 发票 and 号 for 账号: the single characters meet where the pairs do not.
+    """
     plain = _SPLIT_CODE.sub(r"\1\2", unicodedata.normalize("NFKC", text).lower())
     found: list[str] = []
     for piece in _PIECE.findall(plain):
-        found.extend(_words(piece) if piece.isascii() else _pairs(piece))
+        found.extend(_words(piece) if piece.isascii() else _pairs(piece) + _characters(piece))
     return found
 
 
@@ -69,12 +83,25 @@ def _words(piece: str) -> list[str]:
         return [piece, code[1]]  # people write "error 3001" as well as "E3001"
     if len(piece) > 3 and piece.endswith("s") and not piece.endswith("ss"):
         piece = piece[:-1]
-    return [piece.replace("ization", "isation").replace("ize", "ise").replace("izi", "isi")]
+    return [_stem(piece.replace("ization", "isation").replace("ize", "ise").replace("izi", "isi"))]
+
+
+def _stem(word: str) -> str:
+    """Cut the commonest endings: expired, expires and expire are one matter."""
+    if word.isalpha():
+        for ending in ENDINGS:
+            if word.endswith(ending) and len(word) - len(ending) >= STEM:
+                return word[:-len(ending)]
+    return word
 
 
 def _pairs(run: str) -> list[str]:
     kept = "".join(" " if character in GLUE else character for character in run).split()
     return [word[i:i + 2] for word in kept for i in range(len(word) - 1)]
+
+
+def _characters(run: str) -> list[str]:
+    return [character for character in run if character not in FAINT]
 
 
 def _parts(body: str) -> list[Section]:

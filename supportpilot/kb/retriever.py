@@ -21,7 +21,7 @@ from supportpilot.types import Hit, LLMCall
 
 log = logging.getLogger(__name__)
 
-MAX_QUERY_TERMS = 200     # a pasted log file is cut here
+MAX_QUERY_TERMS = 300     # a pasted log file is cut here
 LEG_DEPTH = 20            # articles each leg names before they are fused
 QUERY_SECONDS = 5.0       # a customer waits, and there is another leg
 PAUSE_SECONDS = 30.0      # after a failure the provider is not asked for so long

@@ -53,6 +53,34 @@ def test_a_question_that_no_article_answers_has_no_hit(retriever: HybridRetrieve
     assert retriever.search(question) == []
 
 
+@pytest.mark.parametrize("question", [
+    "明天会下雨吗,要不要带伞", "昨晚的足球比赛谁赢了", "红烧肉怎么做才不腻", "帮我写一封情书给我女朋友",
+    "我失恋了,心里很难受,怎么走出来", "我家猫不吃饭怎么办", "附近哪里有好吃的火锅", "教我做一道番茄炒蛋,要放多少盐",
+    "Will it rain in London tomorrow?", "who won the football match last night", "give me a recipe for banana bread",
+    "write a love letter to my wife", "my dog will not eat, what should I do", "best places to travel in Japan in spring",
+])
+def test_questions_off_the_subject_have_no_hit(retriever: HybridRetriever, question: str) -> None:
+    assert retriever.search(question) == []
+
+
+@pytest.mark.parametrize(("question", "article_id"), [
+    ("我是做餐饮的,店里就我和我爱人两个人忙,平时账都是她弄,这几天她回老家了,我今天想看看账上的情况,结果银行的流水从上周开始就再也没有更新过,"
+     "账户那里写着授权过期", "KB-bank-001"),
+    ("Good morning, hope you are well. We are a small family firm and I only look at the books at the weekend, so forgive me if "
+     "this has been asked before, but I was charged twice on my card this month and would like a refund", "KB-refund-101"),
+])
+def test_a_long_story_around_the_question_finds_it_all_the_same(
+        retriever: HybridRetriever, question: str, article_id: str) -> None:
+    assert article_id in [hit.article_id for hit in retriever.search(question)[:2]]
+
+
+def test_what_customers_call_the_matter_finds_the_article_and_is_shown_with_it(conn: Connection) -> None:
+    import_articles(conn, [Article("KB-a-001", "盘点流程", "先清点,再登记。", keywords="数货、点库存"),
+                           Article("KB-b-001", "其他事项", "无关的内容")])
+    [hit] = HybridRetriever(conn).search("怎么数货")
+    assert (hit.article_id, hit.text) == ("KB-a-001", "先清点,再登记。\n\n关键词: 数货、点库存")
+
+
 def test_a_bare_error_code_finds_the_article_in_both_languages_chinese_first(retriever: HybridRetriever) -> None:
     assert [hit.article_id for hit in retriever.search("E3001")] == ["KB-bank-001", "KB-bank-101"]
 

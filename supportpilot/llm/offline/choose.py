@@ -8,20 +8,21 @@ from collections import Counter
 from dataclasses import dataclass
 
 from supportpilot.llm.offline.lexicon import CITATION, CONCEPTS, concepts_in, error_codes
-from supportpilot.llm.offline.text import Article, articles, basics, language, normal, terms
+from supportpilot.llm.offline.text import Article, articles, basics, characters, language, normal, terms
 from supportpilot.llm.offline.triage import customer_words, is_follow_up, is_unsolved
 
-TITLE_TERM, KEYWORD_TERM, BODY_TERM = 2.2, 2.0, 1.0
-TITLE_CONCEPT, BODY_CONCEPT = 3.5, 0.5
-TITLE_CODE, BODY_CODE = 7.0, 3.5
-UNTITLED = 4.0
-FIRST_RANK = 2.0
-SAME_LANGUAGE = 5.0
+TITLE_TERM, KEYWORD_TERM, BODY_TERM = 2.4, 3.5, 1.6
+CHARACTER = 0.35        # what a single Chinese character counts of a term
+TITLE_CONCEPT, KEYWORD_CONCEPT, BODY_CONCEPT = 5.0, 1.5, 2.0
+TITLE_CODE, BODY_CODE = 10.0, 5.0
+UNTITLED = 1.75
+FIRST_RANK = 4.0
+SAME_LANGUAGE = 3.0
 ENOUGH_COVERED = 0.34
 ENOUGH_NAMED = 2
-ENOUGH_OF_FIRST = 2     # the search has judged its first hit already
+ENOUGH_OF_FIRST = 4     # with single characters: the search has judged its first hit already
 GENERIC = frozenset({"failure", "reminder", "still", "charge"})
-ALREADY_GIVEN = 4.0
+ALREADY_GIVEN = 10.0
 ADVICE_CHARS = {"zh": 210, "en": 460}
 EXAMPLE = re.compile(r"[((](?:形如|例如|such as|for example)[^))]*[))]")
 STEP = re.compile(r"^\s*\d+[.、)]\s*")
@@ -42,7 +43,8 @@ class Question:
         newest = sections.get("newest", "")
         share = 0.6 if is_follow_up(sections) else 0.25
         context = f"{basics(sections).get('subject', '')}\n{customer_words(sections)}"
-        words = dict.fromkeys(terms(context), share) | dict.fromkeys(terms(newest), 1.0)
+        words = dict.fromkeys(characters(context), share * CHARACTER) | dict.fromkeys(characters(newest), CHARACTER)
+        words |= dict.fromkeys(terms(context), share) | dict.fromkeys(terms(newest), 1.0)
         concepts = dict.fromkeys(concepts_in(normal(context)), share) | dict.fromkeys(concepts_in(normal(newest)), 1.0)
         before = f"{context}\n{sections.get('recent', '')}\n{sections.get('findings', '')}"
         codes = dict.fromkeys(error_codes(before), 0.25) | dict.fromkeys(error_codes(newest), 1.0)
@@ -65,14 +67,15 @@ def best_article(sections: dict[str, str]) -> Article | None:
 
 def score(question: Question, article: Article, rarity: dict[str, float], titled: set[str]) -> float:
     """Return how well an article fits; a concept that no title has counts more where a body has it."""
-    title, words, whole = terms(article.title), terms(article.keywords), terms(article.body)
+    title, words, whole = (terms(text) | characters(text) for text in (article.title, article.keywords, article.body))
     total = FIRST_RANK / (1 + article.rank) + (SAME_LANGUAGE if article.lang == question.lang else 0.0)
     for term, share in question.terms.items():
         weight = TITLE_TERM if term in title else KEYWORD_TERM if term in words else BODY_TERM if term in whole else 0.0
         total += share * weight * rarity[term]
-    in_title, in_body = concepts_in(normal(article.title)), concepts_in(normal(article.body))
+    in_title, in_words, in_body = (concepts_in(normal(text)) for text in (article.title, article.keywords, article.body))
     for concept, share in question.concepts.items():
-        weight = TITLE_CONCEPT if concept in in_title else BODY_CONCEPT if concept in in_body else 0.0
+        weight = (TITLE_CONCEPT if concept in in_title else KEYWORD_CONCEPT if concept in in_words
+                  else BODY_CONCEPT if concept in in_body else 0.0)
         weight = weight if concept in titled else weight * UNTITLED
         total += share * weight * CONCEPTS[concept].weight / 2
     return total + _codes(question, article)
@@ -92,9 +95,10 @@ def is_relevant(question: Question, article: Article) -> bool:
     if len(named) >= ENOUGH_NAMED:
         return True
     whole = f"{article.title}\n{article.keywords}\n{article.body}"
-    if article.rank == 0 and len(newest & terms(whole)) >= ENOUGH_OF_FIRST:
+    met = newest & terms(whole)
+    if article.rank == 0 and met and len(question.terms.keys() & (terms(whole) | characters(whole))) >= ENOUGH_OF_FIRST:
         return True
-    covered = len(newest & terms(whole)) / len(newest)
+    covered = len(met) / len(newest)
     shared = bool(question.concepts.keys() & concepts_in(normal(whole)))
     return covered >= ENOUGH_COVERED and (shared or (len(newest) > 1 and covered > 2 * ENOUGH_COVERED))
 
@@ -128,7 +132,8 @@ def _codes(question: Question, article: Article) -> float:
 def _rarity(question: Question, found: list[Article]) -> dict[str, float]:
     seen: Counter[str] = Counter()
     for article in found:
-        seen.update(terms(f"{article.title}\n{article.keywords}\n{article.body}") & question.terms.keys())
+        text = f"{article.title}\n{article.keywords}\n{article.body}"
+        seen.update((terms(text) | characters(text)) & question.terms.keys())
     return {term: math.log(1 + (len(found) + 1) / (seen[term] + 1)) for term in question.terms}
 
 

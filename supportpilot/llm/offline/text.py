@@ -107,6 +107,11 @@ def terms(text: str) -> set[str]:
     return found
 
 
+def characters(text: str) -> set[str]:
+    """Return the single Chinese characters of a text that say something: customers write 票 for 发票."""
+    return {character for run in CJK.findall(STOP_ZH.sub(" ", normal(text))) for character in run}
+
+
 def stem(word: str) -> str:
     """Cut the commonest English endings."""
     if not word.isalpha() or len(word) < 5:

@@ -9,12 +9,20 @@ from hypothesis import strategies as st
 from supportpilot.db.segment import CHUNK_CHARACTERS, language, sections, terms
 
 
-def test_chinese_text_becomes_pairs_of_neighbouring_characters() -> None:
-    assert terms("银行流水") == ["银行", "行流", "流水"]
+def test_chinese_text_becomes_pairs_of_neighbouring_characters_and_these_alone() -> None:
+    assert terms("银行流水") == ["银行", "行流", "流水", "银", "行", "流", "水"]
 
 
 def test_no_pair_crosses_a_character_that_only_holds_the_sentence_together() -> None:
-    assert terms("我的发票") == ["发票"]
+    assert terms("我的发票") == ["发票", "发", "票"]
+
+
+def test_characters_that_say_little_do_not_stand_alone() -> None:
+    assert terms("没有个票") == ["没有", "有个", "个票", "票"]
+
+
+def test_the_forms_of_an_english_word_meet() -> None:
+    assert terms("expired expires expiring") == terms("expire") * 3
 
 
 @pytest.mark.parametrize("written", ["E3001", "e3001", "E 3001", "E-3001", "\uff25\uff13\uff10\uff10\uff11", "提示E3001", "提示E-3001"])
