@@ -5,7 +5,9 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-unit lint seed pins clean
+.PHONY: help setup demo test test-unit chaos lint seed pins clean
+SEED ?= 1
+DURATION ?= 600
 
 help:  ## show the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -27,6 +29,9 @@ test: $(READY)  ## unit tests and integration tests (they start their own server
 
 test-unit: $(READY)  ## unit tests only, no servers
 	$(BIN)/python -m pytest tests/unit
+
+chaos: $(READY)  ## a storm of kills, freezes and outages over the real processes: SEED=1 DURATION=600 (seconds)
+	PYTHONPATH=tests $(BIN)/python -m chaos --seed $(SEED) --duration $(DURATION)
 
 lint: $(READY)  ## ruff, mypy --strict, import contracts
 	$(BIN)/ruff check .

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import base64
+import logging
 import secrets
 import sys
 import threading
@@ -64,7 +65,7 @@ class Storm:
         seen = Witness(tuple(load.accepted), tuple(load.unaccepted), tuple(load.differing), tuple(self.sink.receipts),
                        tuple(humans.told))
         figures = Figures(
-            seed=self.seed, duration=self.duration, injected=injector.done, load=load.met, humans=humans.met,
+            seed=self.seed, duration=self.duration, injected=injector.done, died=injector.died, load=load.met, humans=humans.met,
             sink=self.sink.misbehaved | {"signature refused": self.sink.refused}, settings=SETTINGS,
             recoveries=recoveries(map(self.world.log_of, MAIN_WORKERS)), offsets=self.world.offsets, wall=self.wall)
         return snapshots.read(db, seen), figures
@@ -74,7 +75,7 @@ class Storm:
         began, calm = time.monotonic(), 0
         while calm < 2 and time.monotonic() < began + QUIET_SECONDS:
             time.sleep(1)
-            self.world.watch()
+            self.world.mend()
             calm = calm + 1 if load.finished() and _busy(db) == 0 else 0
         self.wall["until quiet"] = time.monotonic() - began
 
@@ -93,6 +94,8 @@ def storm(seed: int, duration: float) -> Findings:
     began, secret = time.monotonic(), "whsec_" + base64.b64encode(secrets.token_bytes(24)).decode()
     sink, findings = Sink(secret, seed), None
     world = World(seed, sink.url, secret)
+    logging.basicConfig(filename=world.folder / "suite.log", level="INFO", format="%(asctime)s %(threadName)s %(message)s")
+    logging.getLogger("httpx").setLevel("WARNING")
     print(f"chaos: logs in {world.folder}", flush=True)
     try:
         with world, Database(world.database_url, max_size=12) as db:

@@ -45,7 +45,7 @@ class Findings:
 
 def check(snapshot: Snapshot) -> Findings:
     """Return everything that is wrong; pure."""
-    parts = (_intake, _messages, _turns, _threads, _order, _outbox, _sink, _stuck, _orphans, _refunds, _sums, _told, _leaks)
+    parts = (_intake, _messages, _turns, _threads, _order, _outbox, _sink, _waiting, _decisions, _open_turns, _leases, _orphans, _refunds, _sums, _told, _leaks)
     return Findings(tuple(dict.fromkeys(finding for part in parts for finding in part(snapshot))))
 
 
@@ -195,21 +195,30 @@ def _sink(s: Snapshot) -> Iterator[Finding]:
             yield Finding(ORDER, f"the replies of {ticket_id} reached the sink as {positions}")
 
 
-def _stuck(s: Snapshot) -> Iterator[Finding]:
+def _waiting(s: Snapshot) -> Iterator[Finding]:
     for m in s.messages:
         if m.state == "pending":
             yield Finding(STUCK, f"message {m.id} of {m.ticket_id} still waits")
+
+
+def _open_turns(s: Snapshot) -> Iterator[Finding]:
     waiting = {a.turn_id for a in s.approvals if a.status == "pending"}
     for turn in s.turns:
         if turn.status == "waiting" and turn.id not in waiting:
             yield Finding(ORPHANS, f"turn {turn.id} of {turn.ticket_id} waits for an approval that is not pending")
         if turn.status == "running":
             yield Finding(ORPHANS, f"turn {turn.id} of {turn.ticket_id} still runs")
+
+
+def _decisions(s: Snapshot) -> Iterator[Finding]:
     for a in s.approvals:
         if a.status == "pending":
             yield Finding(STUCK, f"approval {a.id} of {a.ticket_id} is undecided")
         elif a.status != "withdrawn" and not a.applied:
             yield Finding(STUCK, f"the decision of {a.id} ({a.status}) was never carried out")
+
+
+def _leases(s: Snapshot) -> Iterator[Finding]:
     for ticket in s.tickets:
         if ticket.lease:
             yield Finding(LEASES, f"the lease of {ticket.id} is still held by {ticket.lease}")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import heapq
 import itertools
+import logging
 import random
 import signal
 import time
@@ -16,6 +17,8 @@ from collections.abc import Callable
 
 from chaos.load import Load
 from chaos.world import MAIN_WORKERS, World
+
+log = logging.getLogger(__name__)
 
 LEASE_SECONDS = 6.0
 MODEL_ERRORS = ("429", "500", "timeout", "cut", "malformed_json", "adversarial_summary", "no_json_schema", "slow")
@@ -38,6 +41,7 @@ class Injector:
         self._ends: list[tuple[float, int, Callable[[], None]]] = []
         self._order = itertools.count()
         self._deck: list[Fault] = []
+        self._model_deck: list[str] = []
         self.postgres_up_since = time.monotonic()
 
     def run(self, seconds: float) -> None:
@@ -47,6 +51,7 @@ class Injector:
         postgres_at = time.monotonic() + self.rng.uniform(*POSTGRES_GAP_SECONDS)
         while (now := time.monotonic()) < until:
             self._end_due(now)
+            self._notice_deaths()
             if now >= fault_at:
                 self.count(self._draw()(self))
                 fault_at = now + self.rng.uniform(*GAP_SECONDS)
@@ -64,6 +69,7 @@ class Injector:
     def count(self, what: str) -> None:
         if what:
             self.done[what] += 1
+            log.info(what)
 
     def calm(self) -> bool:
         """Say whether Postgres has been up for a breath."""
@@ -79,6 +85,18 @@ class Injector:
             self._deck = [fault for fault, times in DECK.items() for _ in range(times)]
             self.rng.shuffle(self._deck)
         return self._deck.pop()
+
+    def draw_model_error(self) -> str:
+        """Return the next kind of model error, in the same manner."""
+        if not self._model_deck:
+            self._model_deck = self.rng.sample(MODEL_ERRORS, len(MODEL_ERRORS))
+        return self._model_deck.pop()
+
+    def _notice_deaths(self) -> None:
+        """A process that ended without being told is counted, and started again as a supervisor would."""
+        for name in self.world.ended_by_themselves():
+            self.died[name] += 1
+            self.start_later(name)
 
 
 def _some_worker(i: Injector) -> str:
@@ -169,12 +187,12 @@ def kill_backend(i: Injector) -> str:
 
 
 def break_model(i: Injector) -> str:
-    kind = i.rng.choice(MODEL_ERRORS)
+    kind = i.draw_model_error()
     times = i.rng.randint(1, 3 if kind in {"timeout", "malformed_json"} else 8)
     if kind == "slow":
-        i.world.model(latency_ms=i.rng.uniform(500, 2500), times=times)
+        i.world.order_model(latency_ms=i.rng.uniform(500, 2500), times=times)
     else:
-        i.world.model(error=kind, times=times)
+        i.world.order_model(error=kind, times=times)
     return f"model: {kind}"
 
 

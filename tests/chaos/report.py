@@ -19,6 +19,7 @@ class Figures:
     seed: int
     duration: float
     injected: Mapping[str, int]
+    died: Mapping[str, int]
     sink: Mapping[str, int]
     load: Mapping[str, int]
     humans: Mapping[str, int]
@@ -35,10 +36,13 @@ def table(figures: Figures, snapshot: Snapshot, findings: Findings) -> str:
     keys = {r.key for r in snapshot.seen.receipts}
     blocks = [
         ("faults injected", dict(sorted(figures.injected.items()))),
+        ("ended by themselves, started again", dict(figures.died)),
         ("receiver of the replies", dict(sorted(figures.sink.items()))),
         ("senders met", dict(sorted(figures.load.items()))),
         ("deciders and operator", dict(sorted(figures.humans.items()))),
         ("recoveries", dict(figures.recoveries) | {
+            "turns continued after a hard kill or a freeze": sum(t.crashes for t in snapshot.turns),
+            "attempts counted against turns": sum(t.attempts for t in snapshot.turns),
             "worker starts with another clock": len(offsets),
             "clocks apart from Postgres': least and most": f"{min(offsets, default=0):.1f} s, {max(offsets, default=0):.1f} s"}),
         ("went through", {

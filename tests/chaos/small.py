@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from chaos import snapshot as snapshots
-from chaos.snapshot import Accepted, Receipt, Snapshot, Told, Witness
 from fixtures.office import CONTACT, Office
 
+from chaos import snapshot as snapshots
+from chaos.snapshot import Accepted, Receipt, Snapshot, Told, Witness
 from supportpilot.desk.outbox import SendResult
 from supportpilot.service import approval, delivery
 from supportpilot.service.approval import Verdict

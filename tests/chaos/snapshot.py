@@ -42,7 +42,8 @@ class Turn:
     message_ids: tuple[str, ...]
     status: str
     silent: bool
-    outcome: str | None
+    attempts: int
+    crashes: int
 
 
 @dataclass(frozen=True)
@@ -164,7 +165,7 @@ def read(db: Database, seen: Witness) -> Snapshot:
         return Snapshot(
             seen=seen,
             messages=_all(conn, Message, "SELECT id, ticket_id, seq, state, author FROM desk.inbox ORDER BY ticket_id, seq"),
-            turns=_all(conn, Turn, "SELECT turn_id AS id, ticket_id, message_ids, status, silent, outcome "
+            turns=_all(conn, Turn, "SELECT turn_id AS id, ticket_id, message_ids, status, silent, attempts, crashes "
                                    "FROM desk.turns ORDER BY created_at"),
             replies=_all(conn, Reply, "SELECT idempotency_key AS key, position, ticket_id, turn_id, kind, body, status "
                                       "FROM desk.outbox ORDER BY position"),

@@ -8,6 +8,8 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
+from fixtures.office import Office, give_paid_invoice, refund_llm
+
 from chaos.checker import (
     ANSWERS,
     DOUBLED,
@@ -24,8 +26,6 @@ from chaos.checker import (
 )
 from chaos.small import SmallRun
 from chaos.snapshot import Receipt, Snapshot
-from fixtures.office import Office, give_paid_invoice, refund_llm
-
 from supportpilot.db.pool import Database
 
 pytestmark = pytest.mark.integration

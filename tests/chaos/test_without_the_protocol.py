@@ -17,17 +17,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from chaos.checker import Findings, check
-from chaos.small import SmallRun
 from fakes import FakeLLM
-from fixtures.office import DRAFT, TRIAGE, Office
+from fixtures.office import REFUND_TRIAGE, TRIAGE, Office, give_paid_invoice
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import CheckpointTuple
 from langgraph.checkpoint.base import id as id_clock
 from langgraph.checkpoint.postgres import PostgresSaver
 
+from chaos.checker import Findings, check
+from chaos.small import SmallRun
 from supportpilot.agent.graph import build_graph
+from supportpilot.db import inbox, turns
 from supportpilot.db.pool import Database
+from supportpilot.memory import fenced
 from supportpilot.memory.fenced import CLOCK, FencedSaver
 from supportpilot.service.turn import Work, _input
 
@@ -80,16 +82,14 @@ def judged(run: SmallRun) -> Findings:
 @pytest.mark.parametrize("saver", [WithoutFence, WithoutParent, WithoutClock])
 def test_what_is_taken_out_of_the_saver_is_there(saver: type[Weakened]) -> None:
     """Else the broken variants below would be the real one, and prove nothing."""
-    from supportpilot.memory import fenced
-
     assert saver.taken_out in fenced.PUT
 
 
 class Frozen(FakeLLM):
     """A model whose first draft comes when `woken` is set: its worker stands still meanwhile."""
 
-    def __init__(self, hook: Callable[[], None]) -> None:
-        super().__init__(TRIAGE, [], "醒来之后的答复 [KB-bank-001]。")
+    def __init__(self, hook: Callable[[], None], *script: Any) -> None:
+        super().__init__(*(script or (TRIAGE, [], "醒来之后的答复 [KB-bank-001]。")))
         self._hook, self._times = hook, itertools.count()
 
     def chat(self, messages: list[dict[str, Any]], **kw: Any) -> Any:
@@ -135,8 +135,9 @@ def test_without_the_fence_a_zombie_takes_its_successors_turn_out_of_the_thread(
 
 
 def tail_is_lost_in_mid_turn(db: Database, saver: type[PostgresSaver]) -> SmallRun:
-    """The commits of the second turn so far are lost under the living worker, as in a failover to a replica."""
+    """The commits of a refund's turn so far are lost under the living worker, as in a failover to a replica."""
     office = Office(db)
+    give_paid_invoice(office)
     run = SmallRun(with_saver(office, saver))
     ticket_id = run.write(1, "同步失败 E3001")
     assert office.work(ticket_id) == "resolved"
@@ -149,10 +150,13 @@ def tail_is_lost_in_mid_turn(db: Database, saver: type[PostgresSaver]) -> SmallR
             office.execute(f"DELETE FROM {table}")
             office.execute(f"INSERT INTO {table} SELECT * FROM kept_{table}")
 
-    office.deps.llm = Frozen(lose)
-    run.write(2, "第二条", ticket_id)
+    wish = ("request_refund", {"invoice_number": "INV-1", "reason": "重复扣款"})
+    office.deps.llm = office.deps.small_llm = Frozen(lose, REFUND_TRIAGE, [wish], "账单 INV-1 的退款已交给同事审核。")
+    run.write(2, "账单 INV-1 重复扣款,请退款", ticket_id)
     office.work(ticket_id)
     office.execute("UPDATE desk.turns SET next_attempt_at = clock_timestamp() WHERE status = 'running'")
+    office.work(ticket_id)
+    run.decide()
     office.work(ticket_id)
     return run
 
@@ -164,9 +168,10 @@ def test_a_lost_tail_is_noticed_and_the_turn_run_again(db: Database) -> None:
 
 
 @pytest.mark.parametrize("saver", [WithoutParent, PostgresSaver])
-def test_without_the_parent_check_a_lost_tail_tears_the_thread(db: Database, saver: type[PostgresSaver]) -> None:
+def test_without_the_parent_check_a_lost_tail_empties_the_thread(db: Database, saver: type[PostgresSaver]) -> None:
     run = tail_is_lost_in_mid_turn(db, saver)
-    assert any("0 times in the thread" in what for what in torn(run))
+    assert run.office.thread(run.accepted[0].ticket_id)["turns"] == []
+    assert sum("0 times in the thread" in what for what in torn(run)) == 3
 
 
 class Clocks:
@@ -189,7 +194,7 @@ class Clocks:
 
 def clocks_apart(db: Database, saver: type[PostgresSaver], clocks: Clocks, apart: int) -> SmallRun:
     """Two workers, one of them `apart` nanoseconds ahead, answer six messages in turns."""
-    ahead, behind = with_saver(Office(db), saver), with_saver(Office(db), saver)
+    ahead, behind = with_saver(Office(db), saver), with_saver(Office(db, turn_deadline_seconds=2), saver)
     run = SmallRun(behind)
     ticket_id = ""
     for number in range(1, 7):
@@ -197,6 +202,19 @@ def clocks_apart(db: Database, saver: type[PostgresSaver], clocks: Clocks, apart
         clocks.of_machine(offset)
         ticket_id = run.write(number, f"第 {number} 条", ticket_id or None)
         office.work(ticket_id)
+    return run
+
+
+def clocks_apart_and_no_protocol(db: Database, saver: type[PostgresSaver], clocks: Clocks, apart: int) -> SmallRun:
+    """The same by LangGraph alone: invoke, and believe what comes back."""
+    offices = [with_saver(Office(db), saver) for _ in range(2)]
+    run = SmallRun(offices[0])
+    ticket_id = ""
+    for number in range(1, 7):
+        ticket_id = run.write(number, f"第 {number} 条", ticket_id or None)
+        clocks.of_machine(apart if number % 2 else 0)
+        office = offices[number % 2]
+        office.rt.graph.invoke(_input(office.rt, taken(office, ticket_id, number - 1)), plain_config(ticket_id))
     return run
 
 
@@ -215,12 +233,26 @@ def test_clocks_apart_lose_nothing(db: Database, clocks: Clocks, apart: int) -> 
 
 
 @APART
+def test_the_lift_alone_keeps_every_message_in_the_thread(db: Database, clocks: Clocks, apart: int) -> None:
+    run = clocks_apart_and_no_protocol(db, FencedSaver, clocks, apart)
+    assert [what for what in torn(run) if "0 times" in what] == []
+
+
+@APART
 @pytest.mark.parametrize("saver", [WithoutClock, PostgresSaver])
-def test_without_the_clocks_lift_and_check_the_slow_workers_messages_are_lost(
+def test_without_the_clocks_lift_the_slow_workers_messages_are_lost(
     db: Database, clocks: Clocks, saver: type[PostgresSaver], apart: int,
 ) -> None:
-    run = clocks_apart(db, saver, clocks, apart)
-    assert sum("0 times in the thread" in what for what in torn(run)) >= 3
+    run = clocks_apart_and_no_protocol(db, saver, clocks, apart)
+    lost = [a.number for a in run.accepted if any(f"message {a.message_id} " in w and "0 times" in w for w in torn(run))]
+    assert lost == [2, 4, 6]
+
+
+def test_without_lift_and_check_the_worker_does_not_believe_that_its_turn_is_done(db: Database, clocks: Clocks) -> None:
+    """What `get_state` says is the second line: the turn goes round until its deadline, and nothing is called done."""
+    run = clocks_apart(db, WithoutClock, clocks, 60 * SECOND)
+    assert [t["status"] for t in run.office.rows("SELECT status FROM desk.turns ORDER BY created_at")] == ["done", "running"]
+    assert "TURN_DEADLINE_SECONDS" in run.office.one("SELECT last_error FROM desk.turns WHERE status = 'running'")["last_error"]
 
 
 def test_without_the_lift_alone_the_slow_worker_loses_nothing_and_gets_nowhere(db: Database, clocks: Clocks) -> None:
@@ -248,8 +280,6 @@ def test_two_workers_on_one_thread_without_a_lease_lose_a_message(db: Database) 
 
 def taken(office: Office, ticket_id: str, place: int) -> Work:
     """Return a turn of one message that nobody has leased."""
-    from supportpilot.db import inbox, turns
-
     with office.db.connection() as conn:
         message = inbox.pending(conn, ticket_id)[place]
         row = turns.TurnRow(f"t{place}", ticket_id, [message.id], message.seq, 0, False, "running", 0, 0, False)

@@ -23,6 +23,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import redis
 
 from producer.cli import embedded
 from producer.cli.embedded import HOST, Embedded
@@ -36,6 +37,7 @@ from supportpilot.db.seed import seed
 POSTGRES = "fsync = off\nfull_page_writes = off\nmax_connections = 300\n"
 SKEW = Path(__file__).parent / "skew"
 START_SECONDS = 90.0
+MODEL_MILLISECONDS = 250.0      # as usual: a turn takes a second or two, so that faults meet turns
 SETTINGS = {
     "TURN_DEBOUNCE_SECONDS": "0", "LEASE_SECONDS": "6", "SWEEP_SECONDS": "1", "TURN_DEADLINE_SECONDS": "60",
     "LLM_TIMEOUT_SECONDS": "3", "REPLY_TIMEOUT_SECONDS": "2", "MAX_CRASHES": "1000", "MAX_ATTEMPTS": "50",
@@ -56,6 +58,7 @@ class Slot:
     user: str = ""
     process: subprocess.Popen[bytes] | None = None
     frozen: bool = False
+    told: bool = False          # to end; else its end is its own doing
     starts: int = 0
 
     @property
@@ -127,6 +130,7 @@ class World:
             self.start(server.name)
         for server in (self._postgres, self._redis, self._model):
             self.wait_for(server.answers, server.name)
+        self._control(latency_ms=MODEL_MILLISECONDS, times=None)
         migrate(self._postgres.url)
         seed(self._postgres.url)
 
@@ -172,7 +176,7 @@ class World:
             slot.process = subprocess.Popen(
                 slot.command, env=environment, cwd=self.folder, stdin=subprocess.DEVNULL, stdout=out, stderr=out,
                 start_new_session=True, preexec_fn=dies_with_parent(_gentle(name)), **rights(slot.user))
-        slot.frozen, slot.starts = False, slot.starts + 1
+        slot.frozen, slot.told, slot.starts = False, False, slot.starts + 1
 
     def send(self, name: str, number: int) -> bool:
         """Send a signal to a slot's process; False if it is down."""
@@ -182,6 +186,8 @@ class World:
         slot.process.send_signal(number)
         if number in {signal.SIGSTOP, signal.SIGCONT}:
             slot.frozen = number == signal.SIGSTOP
+        else:
+            slot.told = True
         if number == signal.SIGKILL:
             slot.process.wait(20)
         return True
@@ -198,7 +204,7 @@ class World:
                 rows = rows or conn.execute("SELECT pid FROM pg_stat_activity WHERE backend_type = 'client backend' "
                                             "AND pid <> pg_backend_pid()").fetchall()
                 pids = [int(r["pid"]) for r in rows]
-        except Exception:  # noqa: BLE001 -- it is down just now
+        except Exception:
             return False
         ours = [pid for pid in pids if self._is_our_backend(pid)]
         if not ours:
@@ -218,8 +224,6 @@ class World:
         return connect(self._postgres.url)
 
     def flush_redis(self) -> bool:
-        import redis  # noqa: PLC0415 -- only here
-
         try:
             with redis.Redis.from_url(self._redis.url, socket_timeout=2, socket_connect_timeout=2) as client:
                 client.flushall()
@@ -227,8 +231,12 @@ class World:
             return False
         return True
 
-    def model(self, **order: Any) -> None:
-        """Order what the offline model does to its next requests."""
+    def order_model(self, **order: Any) -> None:
+        """Order what the offline model does to its next requests, in place of earlier orders; then it is usual again."""
+        self._control(reset=True, **order)
+        self._control(latency_ms=MODEL_MILLISECONDS, times=None)
+
+    def _control(self, **order: Any) -> None:
         address = self._model.url.removesuffix("/v1") + "/_control"
         request = urllib.request.Request(address, json.dumps(order).encode(), {"Content-Type": "application/json"})
         with self._open(request, timeout=10):
@@ -243,13 +251,13 @@ class World:
             self.start(name)
         for server in (self._postgres, self._redis, self._model):
             self.wait_for(server.answers, server.name)
-        self.model(reset=True)
+        self._control(reset=True)
 
-    def watch(self) -> list[str]:
-        """Start again what ended without being told to; return the names."""
-        ended = [n for n, s in self.slots.items() if s.process is not None and s.process.poll() is not None]
+    def ended_by_themselves(self) -> list[str]:
+        """Return whose process has ended without being told, each once."""
+        ended = [n for n, s in self.slots.items() if s.process is not None and not s.up and not s.told]
         for name in ended:
-            self.start(name)
+            self.slots[name].told = True
         return ended
 
     def close(self) -> None:
