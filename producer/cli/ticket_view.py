@@ -12,12 +12,14 @@ from rich.text import Text
 
 from producer.cli.screen import console, line, moment, money, plain, safe
 
+HELD = {"pending": "  (waits)", "dead": "  (given up)"}
+
 
 def print_ticket(ticket: dict[str, Any]) -> None:
     """Print what `ticket show --json` holds, as panels."""
     found = plain(ticket)
     screen = console()
-    screen.print(_panel("conversation", _conversation(found.get("turns") or []), title=_headline(found)))
+    screen.print(_panel("conversation", _conversation([*(found.get("turns") or []), *(found.get("held") or [])]), title=_headline(found)))
     for name, text in (("summary", _summary(found)), ("profile", found.get("profile")), ("context", found.get("context"))):
         if text:
             screen.print(Panel(Text(safe(text)), title=f"memory: {name}", title_align="left", border_style="dim"))
@@ -42,7 +44,7 @@ def _conversation(turns: list[dict[str, Any]]) -> Iterable[RenderableType]:
     for turn in turns:
         customer = turn.get("role") == "customer"
         speaker = "customer" if customer else safe(turn.get("author") or "agent")
-        yield Text(f"{speaker}  {moment(turn.get('at') or '')}", style="bold cyan" if customer else "bold green")
+        yield Text(f"{speaker}  {moment(turn.get('at') or '')}{HELD.get(turn.get('state') or '', '')}", style="bold cyan" if customer else "bold green")
         yield Text(safe(turn.get("content")) + "\n")
 
 

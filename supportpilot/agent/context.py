@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, TypedDict
 
 from supportpilot.agent.courtesy import ends_with_question, is_bare_thanks
+from supportpilot.agent.handover import handover_note
 from supportpilot.agent.state import Ticket, Turn
 from supportpilot.config import Settings
 from supportpilot.memory.compress import render_turns
@@ -101,7 +102,7 @@ def nothing_to_answer(state: Memory) -> bool:
 
 
 def memory_view(state: Memory, settings: Settings) -> str:
-    """Return the sections basics, profile, summary, recent and newest; empty ones are left out."""
+    """Return the sections basics, profile, summary, recent, handover and newest; empty ones are left out."""
     lang = language_of(state)
     block = newest(state)
     shown = {id(turn) for turn in block}
@@ -113,6 +114,7 @@ def memory_view(state: Memory, settings: Settings) -> str:
     return sections(
         basics=basics, profile=state.get("profile") or "", summary=state.get("summary") or "",
         recent=render_turns([{**turn, "content": shorten(turn["content"], limit, lang)} for turn in recent], lang),
+        handover=handover_note(state["turns"], lang),
         newest="\n".join(shorten(turn["content"], limit, lang) for turn in block),
     )
 

@@ -28,13 +28,14 @@ class Ticket(TypedDict):
 
 
 class Turn(TypedDict):
-    """One entry of the conversation; `at` is ISO 8601 UTC, `author` names a human colleague."""
+    """One entry; `at` is ISO 8601 UTC, `author` names a human colleague, `handed_over` marks the notice of a handoff."""
 
     id: NotRequired[str]
     role: Role
     content: str
     at: NotRequired[str]
     author: NotRequired[str]
+    handed_over: NotRequired[bool]
 
 
 def add_turns(have: list[Turn], new: list[Turn]) -> list[Turn]:

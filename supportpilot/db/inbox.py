@@ -104,6 +104,16 @@ def pending(conn: Connection, ticket_id: str) -> list[StoredMessage]:
     return [_record(r) for r in found]
 
 
+def unfinished(conn: Connection, ticket_id: str) -> list[tuple[StoredMessage, str]]:
+    """Return the ticket's pending and dead messages in order, each with its state."""
+    found = conn.execute(
+        """
+        SELECT id, ticket_id, seq, author, author_name, body, received_at, state
+        FROM desk.inbox WHERE ticket_id = %s AND state <> 'done' ORDER BY seq
+        """, (ticket_id,)).fetchall()
+    return [(_record(r), str(r["state"])) for r in found]
+
+
 def by_ids(conn: Connection, ids: Sequence[str]) -> list[StoredMessage]:
     """Return the rows of these ids in order of `seq`."""
     found = conn.execute(

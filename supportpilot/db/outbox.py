@@ -115,11 +115,18 @@ def next_unsent(conn: Connection, ticket_id: str) -> str | None:
 
 
 def taken_over(conn: Connection, reply_id: str) -> bool:
-    """Say whether a human took the ticket after the row's turn was made."""
+    """Say whether a human took the ticket after the row's turn was made, and has it still or has answered.
+
+    A ticket that was given back without a word leaves the agent's text the only answer there is, also when that
+    comes to be sent only after the release.
+    """
     row = conn.execute(
         """
-        SELECT t.taken_over_seq > coalesce(u.taken_over_seq, t.taken_over_seq) AS taken
-        FROM desk.outbox o JOIN biz.tickets t ON t.id = o.ticket_id LEFT JOIN desk.turns u ON u.turn_id = o.turn_id
+        SELECT t.taken_over_seq > u.taken_over_seq
+               AND (t.status IN ('escalated', 'resolved')
+                    OR EXISTS (SELECT 1 FROM desk.inbox h
+                               WHERE h.ticket_id = o.ticket_id AND h.author = 'human' AND h.seq > u.highest_seq)) AS taken
+        FROM desk.outbox o JOIN biz.tickets t ON t.id = o.ticket_id JOIN desk.turns u ON u.turn_id = o.turn_id
         WHERE o.id = %s
         """, (reply_id,)).fetchone()
     return bool(row and row["taken"])
@@ -203,7 +210,7 @@ def release_withheld(conn: Connection, ticket_id: str) -> int:
     """Queue withheld replies again whose customer messages no human has answered since; return how many."""
     return conn.execute(
         """
-        UPDATE desk.outbox o SET status = 'queued', next_attempt_at = clock_timestamp(), turn_id = NULL
+        UPDATE desk.outbox o SET status = 'queued', next_attempt_at = clock_timestamp(), woken_at = NULL, wakes = 0
         FROM desk.turns u
         WHERE o.ticket_id = %s AND o.status = 'withheld' AND u.turn_id = o.turn_id
           AND NOT EXISTS (SELECT 1 FROM desk.inbox h

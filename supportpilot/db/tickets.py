@@ -99,10 +99,11 @@ def take_message(conn: Connection, ticket_id: str, seq: int, status: str) -> Non
 
 
 def set_status(conn: Connection, ticket_id: str, status: str) -> None:
-    """Move a locked ticket to a status that `desk/rules.py` allowed."""
+    """Move a locked ticket to a status that `desk/rules.py` allowed; a handoff's reason ends with the human's part."""
     conn.execute(
         """
         UPDATE biz.tickets SET status = %(status)s,
+               handoff_reason = CASE WHEN %(status)s = 'escalated' THEN handoff_reason END,
                resolved_at = CASE WHEN %(status)s = 'resolved' THEN coalesce(resolved_at, clock_timestamp()) END
         WHERE id = %(id)s
         """, {"status": status, "id": ticket_id})

@@ -85,6 +85,17 @@ def last_turn(conn: Connection, ticket_id: str) -> Row | None:
                         (ticket_id,)).fetchone()
 
 
+def follows_dead(conn: Connection, turn_id: str) -> bool:
+    """Say whether the ticket's turn before this one was given up."""
+    row = conn.execute(
+        """
+        SELECT b.status = 'dead' AS dead FROM desk.turns u
+        JOIN desk.turns b ON b.ticket_id = u.ticket_id AND b.created_at < u.created_at
+        WHERE u.turn_id = %s ORDER BY b.created_at DESC LIMIT 1
+        """, (turn_id,)).fetchone()
+    return bool(row and row["dead"])
+
+
 def of_ticket(conn: Connection, ticket_id: str) -> list[Row]:
     """Return the ticket's turns for people, oldest first."""
     return conn.execute("SELECT turn_id, status, outcome FROM desk.turns WHERE ticket_id = %s ORDER BY created_at",

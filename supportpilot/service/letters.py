@@ -47,7 +47,6 @@ def retry_inbox(db: Database, ports: Ports, message_id: str, by: str = "operator
         inbox.revive(conn, ticket.id, message_id)
         if ticket.status == "escalated":
             tickets.set_status(conn, ticket.id, rules.ticket_after("escalated", "release"))
-            tickets.set_handoff_reason(conn, ticket.id, None)
         audit.record(conn, by, "inbox.retry", ticket_id=ticket.id, subject=message_id)
     ports.schedule_turn(ticket.id, message_id, 0.0)
     return ticket.id

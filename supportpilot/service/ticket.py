@@ -39,7 +39,7 @@ def show(db: Database, settings: Settings, ticket_id: str) -> dict[str, Any]:
         last = turns.last_turn(conn, ticket_id)
         return {
             **_face(ticket, last, values),
-            "turns": values.get("turns", []), "summary": values.get("summary", ""),
+            "turns": values.get("turns", []), "held": _held(conn, ticket_id, values.get("turns", [])), "summary": values.get("summary", ""),
             "summarized_upto": values.get("summarized_upto", 0), "ledger": [],
             "profile": values.get("profile", ""), "context": values.get("context", ""),
             "tool_log": values.get("tool_log", []),
@@ -71,6 +71,14 @@ def _approval(a: approvals.Approval) -> dict[str, Any]:
 def _pending(m: inbox.StoredMessage) -> dict[str, Any]:
     return {"id": m.id, "seq": m.seq, "author": m.author, "author_name": m.author_name, "body": m.body,
             "received_at": m.received_at}
+
+
+def _held(conn: Connection, ticket_id: str, entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return what the conversation lacks yet, in order and in its form; `state` says whether it waits or was given up."""
+    known = {entry.get("id") for entry in entries}
+    return [{"id": m.id, "role": "customer" if m.author == "customer" else "agent", "content": m.body,
+             "at": m.received_at.isoformat(), "state": state, **({"author": m.author_name} if m.author == "human" else {})}
+            for m, state in inbox.unfinished(conn, ticket_id) if m.id not in known]
 
 
 def _get(conn: Connection, ticket_id: str) -> TicketRow:
@@ -145,7 +153,6 @@ def release(db: Database, ports: Ports, ticket_id: str, by: str = "operator") ->
         inbox.make_due(conn, ticket_id)
         outbox.release_withheld(conn, ticket_id)
         tickets.set_status(conn, ticket_id, after)
-        tickets.set_handoff_reason(conn, ticket_id, None)
         audit.record(conn, by, "ticket.release", ticket_id=ticket_id)
         waiting = inbox.pending(conn, ticket_id)
         if not waiting:

@@ -19,7 +19,7 @@ from supportpilot.agent.deps import Deps
 from supportpilot.agent.plain import plain
 from supportpilot.agent.state import SupportState, Turn
 from supportpilot.config import Settings
-from supportpilot.db import approvals, inbox, outbox, tickets
+from supportpilot.db import approvals, inbox, outbox, tickets, turns
 from supportpilot.db.approvals import Approval
 from supportpilot.db.inbox import StoredMessage
 from supportpilot.db.pool import Database, translated
@@ -239,13 +239,16 @@ def _input(rt: Runtime, work: Work) -> SupportState:
     with rt.db.connection() as conn:
         messages = inbox.by_ids(conn, work.turn.message_ids)
         ticket = tickets.get(conn, work.ticket_id)
+        came_back = any(m.author == "human" for m in messages) or turns.follows_dead(conn, work.turn.turn_id)
     if ticket is None:
         raise NotFound(f"no ticket {work.ticket_id}")
-    return {
+    given: SupportState = {
         "ticket": {"id": ticket.id, "customer_email": ticket.contact, "subject": ticket.subject, "body": ticket.body},
         "turn_id": work.turn.turn_id, "turn_messages": unanswered(messages), "silent": work.turn.silent,
         "turns": [_entry(m) for m in messages],
     }
+    # A human had the ticket: a complaint from before, or one that a dead turn has counted, is not counted again.
+    return {**given, "unsolved": 0} if came_back else given
 
 
 def unanswered(messages: list[StoredMessage]) -> list[str]:

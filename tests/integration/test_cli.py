@@ -316,6 +316,9 @@ def test_a_human_answers_gives_back_and_closes(shell: Shell, office: Office) -> 
     assert shell("ticket", "reply", ticket_id, "--body", "我来处理", "--by", "李")[0] == 0
     assert shell.json("ticket", "list", "--status", "escalated")[0]["ticket_id"] == ticket_id
     assert (office.outbox(ticket_id)[-1]) == ("human", "我来处理")
+    shown = shell("ticket", "show", ticket_id)[1]
+    assert "(waits)" in shown
+    assert "我来处理" in shown
     assert shell("ticket", "release", ticket_id)[0] == 0
     assert "nothing to release" in shell.refused("ticket", "release", ticket_id)
     office.work(ticket_id)

@@ -35,5 +35,5 @@ def handoff(state: HandoffIn, deps: Deps) -> HandoffOut:
     notice = prompt("handoff", language_of(state), ticket_id=ticket_id)
     reply = deps.escalate(ticket_id, reason, notice)
     entry: Turn = {"id": f"turn:{state['turn_id']}:reply", "role": "agent", "content": reply,
-                   "at": deps.clock().isoformat()}
+                   "at": deps.clock().isoformat(), "handed_over": True}
     return {"reply": reply, "outcome": "escalated", "handoff_reason": reason, "unsolved": 0, "turns": [entry]}
