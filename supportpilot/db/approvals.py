@@ -112,6 +112,13 @@ def mark_applied(conn: Connection, turn_id: str) -> None:
         """, (turn_id,))
 
 
+def unapplied_of_turn(conn: Connection, turn_id: str) -> Approval | None:
+    """Return the turn's decided approval that no release has marked as applied."""
+    return _record(conn.execute(
+        "SELECT * FROM desk.approvals WHERE turn_id = %s AND status IN ('approved', 'rejected', 'expired') "
+        "AND applied_at IS NULL LIMIT 1", (turn_id,)).fetchone())
+
+
 def withdraw(conn: Connection, ticket_id: str) -> list[str]:
     """Withdraw the ticket's pending approvals; return the ids of the turns that waited for them."""
     found = conn.execute(

@@ -15,6 +15,7 @@ from langgraph.errors import GraphDrained
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.types import Command, Interrupt, StateSnapshot
 
+from supportpilot.agent.context import nothing_to_answer
 from supportpilot.agent.deps import Deps
 from supportpilot.agent.plain import plain
 from supportpilot.agent.state import SupportState, Turn
@@ -194,7 +195,26 @@ def advance(rt: Runtime, work: Work, live: LiveTurn | None = None) -> Parked | F
             last = mark
             _invoke(rt, None, config)
         else:
-            return Finished(state.values)
+            return _landed(rt, work, state.values)
+
+
+def _landed(rt: Runtime, work: Work, values: dict[str, Any]) -> Finished:
+    """Return the state of a thread with nothing left to do, if it really came to its end.
+
+    A node that was renamed or removed takes its tasks and its interrupt with it: the thread looks finished, an
+    approved refund unpaid and the customer without an answer.
+
+    Raises:
+        Permanent: it ended before its last step, without an answer, or without the decision.
+    """
+    with rt.db.connection() as conn:
+        decided = approvals.unapplied_of_turn(conn, work.turn.turn_id)
+        answered = outbox.body_of(conn, desk.reply_key(work.turn.turn_id)) is not None
+    if decided is not None and (values.get("approval") or {}).get("approval_id") != decided.id:
+        raise Permanent(f"the decision on {decided.id} ({decided.status}) did not reach the conversation: carry it out by hand")
+    if not values.get("outcome") or not (answered or nothing_to_answer(values)):  # type: ignore[arg-type] # as stored
+        raise Permanent("the conversation ended before there was an answer: a step of it is not there any more")
+    return Finished(values)
 
 
 def _invoke(rt: Runtime, what: SupportState | Command[Any] | None, config: RunnableConfig) -> None:
