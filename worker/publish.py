@@ -27,6 +27,7 @@ log = logging.getLogger(__name__)
 
 QUEUE_LENGTH = 1_000
 SOCKET_SECONDS = 1.0
+SENT_AGAIN = {"memory": "the next turn asks for it again", "kb": "beat will send it"}
 PAUSE_SECONDS = 2.0     # after a failed send nothing is tried for so long: no retry storm
 
 
@@ -37,6 +38,11 @@ class Wakeup:
     name: str
     ids: tuple[str, ...]
     countdown: float = 0.0
+
+    @property
+    def comes_back(self) -> str:
+        """Say what brings the work back if this is lost; memory is advice, which nobody waits for."""
+        return SENT_AGAIN.get(self.name.partition(".")[0], "the sweeper will send it")
 
 
 class Publisher:
@@ -73,7 +79,7 @@ class Publisher:
         try:
             self._queue.put_nowait(wakeup)
         except Full:
-            log.warning("publisher full, dropped %s %s; the sweeper will send it", wakeup.name, wakeup.ids)
+            log.warning("publisher full, dropped %s %s; %s", wakeup.name, wakeup.ids, wakeup.comes_back)
 
     def flush(self, timeout: float) -> bool:
         """Wait until everything handed in was sent or dropped; False if `timeout` seconds were not enough."""
@@ -100,7 +106,7 @@ class Publisher:
             try:
                 self._send_or_drop(wakeup)
             except Exception:
-                log.exception("publisher dropped %s %s; the sweeper will send it", wakeup.name, wakeup.ids)
+                log.exception("publisher dropped %s %s; %s", wakeup.name, wakeup.ids, wakeup.comes_back)
             finally:
                 self._queue.task_done()
 
@@ -113,7 +119,7 @@ class Publisher:
             _send(self._app, wakeup)
         except (Unavailable, Misconfigured) as error:
             dropped = 1 + self._drop_waiting()
-            log.warning("%s; dropped %d wake-ups, the sweeper will send them", error, dropped)
+            log.warning("%s; dropped %d wake-ups: the sweeper will send them, the next turn asks again for its memory", error, dropped)
             self._paused_until = time.monotonic() + PAUSE_SECONDS
 
     def _drop_waiting(self) -> int:

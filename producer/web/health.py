@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import socket
 from urllib.parse import urlsplit
 
@@ -13,6 +14,8 @@ from producer.web.state import Site, SiteOf
 from supportpilot.db.leases import clock
 from supportpilot.db.migrate import pending
 from supportpilot.errors import SupportPilotError
+
+log = logging.getLogger(__name__)
 
 router = APIRouter()
 
@@ -43,8 +46,9 @@ def _database(site: Site) -> list[str]:
         with site.db.connection() as conn:
             clock(conn)
         waiting = pending(site.settings.database_url or site.db.url)
-    except SupportPilotError as error:
-        return [f"database: {error}"]
+    except SupportPilotError as error:     # asked by anybody: the error names hosts, users and databases
+        log.warning("not ready: %s", error)
+        return ["database away"]
     return [f"migration {name} (run `supportpilot migrate`)" for name in waiting]
 
 

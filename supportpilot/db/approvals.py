@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
@@ -113,10 +114,10 @@ def mark_applied(conn: Connection, turn_id: str) -> None:
 
 
 def unapplied_of_turn(conn: Connection, turn_id: str) -> Approval | None:
-    """Return the turn's decided approval that no release has marked as applied."""
+    """Return the turn's newest decided approval that no release has marked as applied."""
     return _record(conn.execute(
         "SELECT * FROM desk.approvals WHERE turn_id = %s AND status IN ('approved', 'rejected', 'expired') "
-        "AND applied_at IS NULL LIMIT 1", (turn_id,)).fetchone())
+        "AND applied_at IS NULL ORDER BY created_at DESC LIMIT 1", (turn_id,)).fetchone())
 
 
 def withdraw(conn: Connection, ticket_id: str) -> list[str]:
@@ -135,6 +136,28 @@ def expired(conn: Connection, limit: int = 200) -> list[str]:
         "SELECT id FROM desk.approvals WHERE status = 'pending' AND expires_at <= clock_timestamp() "
         "ORDER BY expires_at LIMIT %s", (limit,)).fetchall()
     return [str(r["id"]) for r in found]
+
+
+def to_remind(conn: Connection, shares: Sequence[float], *, approval_id: str | None = None,
+              limit: int = 200) -> list[tuple[str, float]]:
+    """Return (id, share) of pending approvals past a share of their time that nobody was reminded of.
+
+    Only the highest share that was reached counts: after an outage there is one reminder, not one for each.
+    """
+    found = conn.execute(
+        """
+        SELECT id, share FROM (
+            SELECT a.id, a.ticket_id, a.expires_at,
+                   (SELECT max(s) FROM unnest(%(shares)s::float8[]) AS s
+                    WHERE clock_timestamp() >= a.created_at + (a.expires_at - a.created_at) * s) AS share
+            FROM desk.approvals a WHERE a.status = 'pending' AND a.expires_at > clock_timestamp()
+              AND (%(id)s::text IS NULL OR a.id = %(id)s)) due
+        WHERE share IS NOT NULL
+          AND NOT EXISTS (SELECT 1 FROM desk.audit e WHERE e.ticket_id = due.ticket_id AND e.subject = due.id
+                          AND e.action = 'approval.reminder' AND (e.detail ->> 'share')::float8 >= share)
+        ORDER BY expires_at LIMIT %(limit)s
+        """, {"shares": list(shares), "id": approval_id, "limit": limit}).fetchall()
+    return [(str(r["id"]), float(r["share"])) for r in found]
 
 
 def pending_of_ticket(conn: Connection, ticket_id: str) -> Approval | None:

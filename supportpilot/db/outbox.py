@@ -93,6 +93,12 @@ def ticket_of(conn: Connection, reply_id: str) -> str | None:
     return None if row is None else str(row["ticket_id"])
 
 
+def ticket_of_key(conn: Connection, key: str) -> str | None:
+    """Return the ticket that an idempotency key was used on."""
+    row = conn.execute("SELECT ticket_id FROM desk.outbox WHERE idempotency_key = %s", (key,)).fetchone()
+    return None if row is None else str(row["ticket_id"])
+
+
 def unfinished_before(conn: Connection, ticket_id: str, position: int) -> str | None:
     """Return the ticket's oldest earlier row that is not sent yet; `withheld` and `failed` are passed over."""
     row = conn.execute(

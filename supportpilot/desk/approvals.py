@@ -8,6 +8,7 @@ from decimal import Decimal, InvalidOperation
 from supportpilot.db import approvals, audit, inbox, tickets
 from supportpilot.db.approvals import Approval, Decided
 from supportpilot.db.pool import Connection
+from supportpilot.desk import rules
 from supportpilot.errors import AlreadyDecided, NotFound, Refused, Stale
 
 
@@ -46,7 +47,8 @@ def decide(conn: Connection, approval_id: str, verdict: Verdict) -> Approval:
     ticket = tickets.lock(conn, approval.ticket_id)
     locked = approvals.lock(conn, approval_id)
     approval = locked or approval
-    if approval.status != "pending":
+    status = rules.approval_after(approval.status, "approve" if verdict.approved else "reject")
+    if status is None:
         if _said_before(approval, verdict):
             return approval
         raise AlreadyDecided(_decided_text(approval))
@@ -54,7 +56,6 @@ def decide(conn: Connection, approval_id: str, verdict: Verdict) -> Approval:
         raise AlreadyDecided(f"{approval_id} has expired; the ticket goes to a human")
     seen = _check_version(conn, approval, verdict, ticket.last_seq if ticket else approval.version)
     amount = _check_amount(approval, verdict)
-    status = "approved" if verdict.approved else "rejected"
     approvals.decide(conn, approval_id, Decided(status, verdict.by, verdict.reason, amount, seen))
     audit.record(conn, verdict.by, f"approval.{status}", ticket_id=approval.ticket_id, subject=approval_id,
                  detail={"reason": verdict.reason, "amount": str(amount) if amount else None, "seen_version": seen})
@@ -106,8 +107,27 @@ def expire(conn: Connection, approval_id: str) -> Approval | None:
         return None
     tickets.lock(conn, approval.ticket_id)
     approval = approvals.lock(conn, approval_id)
-    if approval is None or approval.status != "pending" or not approvals.time_is_up(conn, approval_id):
+    status = None if approval is None else rules.approval_after(approval.status, "expire")
+    if approval is None or status is None or not approvals.time_is_up(conn, approval_id):
         return None
-    approvals.decide(conn, approval_id, Decided("expired", "clock", "nobody decided in time", None, approval.version))
+    approvals.decide(conn, approval_id, Decided(status, "clock", "nobody decided in time", None, approval.version))
     audit.record(conn, "clock", "approval.expired", ticket_id=approval.ticket_id, subject=approval_id)
     return approvals.get(conn, approval_id)
+
+
+def remind(conn: Connection, approval_id: str) -> Approval | None:
+    """Note that half, or nine tenths, of an undecided approval's time is gone; None if that was noted or it is decided.
+
+    The audit row is the reminder's memory: under the row's lock it is asked again, so two at once note it once.
+    """
+    approval = approvals.get(conn, approval_id)
+    if approval is None:
+        return None
+    tickets.lock(conn, approval.ticket_id)
+    approvals.lock(conn, approval_id)
+    share = dict(approvals.to_remind(conn, rules.REMIND_AT, approval_id=approval_id)).get(approval_id)
+    if share is None:
+        return None
+    audit.record(conn, "clock", "approval.reminder", ticket_id=approval.ticket_id, subject=approval_id,
+                 detail={"share": share, "expires_at": approval.expires_at})
+    return approval

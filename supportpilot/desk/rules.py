@@ -38,8 +38,9 @@ OUTBOX: dict[str, dict[str, str]] = {
     "accepted": {},
 }
 
+REMIND_AT = (0.5, 0.9)                                    # shares of an approval's time
 WITHHELD_KINDS = frozenset({"reply", "notice", "ack"})   # handoff and human rows are always sent
-DELIVERY_MAX_ATTEMPTS = 12                                # with the waits below: about two hours
+DELIVERY_MAX_ATTEMPTS = 12                                # with the waits below: a little over an hour
 BACKOFF_FIRST_SECONDS = 5.0
 BACKOFF_LONGEST_SECONDS = 900.0
 SETBACK_LONGEST_SECONDS = 60.0

@@ -8,11 +8,12 @@ from supportpilot.db import approvals
 from supportpilot.db.approvals import Approval
 from supportpilot.db.pool import Database
 from supportpilot.desk import approvals as desk
+from supportpilot.desk import rules
 from supportpilot.desk.approvals import Verdict
 from supportpilot.errors import NotFound
 from supportpilot.types import Ports
 
-__all__ = ["Verdict", "decide", "expire_due", "get_approval", "list_approvals"]
+__all__ = ["Verdict", "decide", "expire_due", "get_approval", "list_approvals", "remind_due"]
 
 log = logging.getLogger(__name__)
 
@@ -56,4 +57,19 @@ def expire_due(db: Database, ports: Ports) -> int:
         if approval is not None:
             count += 1
             ports.schedule_resume(approval.ticket_id, approval.id)
+    return count
+
+
+def remind_due(db: Database) -> int:
+    """Remind of approvals whose time is half, or nine tenths, gone: one audit row and one log line each; return how many."""
+    with db.connection() as conn:
+        due = approvals.to_remind(conn, rules.REMIND_AT)
+    count = 0
+    for approval_id, share in due:
+        with db.transaction() as conn:
+            approval = desk.remind(conn, approval_id)
+        if approval is not None:
+            count += 1
+            log.warning("approval %s of ticket %s is undecided after %.0f %% of its time; it expires at %s",
+                        approval.id, approval.ticket_id, share * 100, approval.expires_at.isoformat(timespec="minutes"))
     return count

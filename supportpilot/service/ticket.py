@@ -102,14 +102,18 @@ def reply(db: Database, ports: Ports, ticket_id: str, body: str, by: str, comman
 
     Raises:
         NotFound: no such ticket.
+        Refused: the command's id was used on another ticket.
         Unusable: the text is empty, too long or has characters that cannot be stored.
     """
     text = _clean(body)
     key = f"human:{command_id or uuid.uuid4()}"
     with db.transaction() as conn:
         ticket = _locked(conn, ticket_id)
-        if outbox.body_of(conn, key) is not None:
+        used_on = outbox.ticket_of_key(conn, key)
+        if used_on == ticket_id:
             return key
+        if used_on is not None:
+            raise Refused(f"this command's id was used on {used_on} already; nothing was sent to {ticket_id}")
         filed = file_human_reply(conn, ticket, InboundMessage(
             channel="desk", external_id=key, contact=ticket.contact, body=text, contact_name=by, author="human"))
         tickets.set_status(conn, ticket_id, rules.ticket_after(filed.status, "escalate"))

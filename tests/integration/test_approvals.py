@@ -9,9 +9,11 @@ from decimal import Decimal
 import pytest
 from fixtures.office import Office, give_paid_invoice, refund_llm
 
+from supportpilot.db import approvals, tickets
 from supportpilot.db.approvals import Approval
 from supportpilot.db.pool import Database
 from supportpilot.errors import AlreadyDecided, NotFound, Refused, Stale
+from supportpilot.memory.checkpoint import reset_checkpoints
 from supportpilot.service import approval, ticket, turn
 from supportpilot.service.approval import Verdict
 
@@ -207,6 +209,51 @@ def test_an_approval_whose_time_ran_out_becomes_a_handoff(db: Database) -> None:
     assert office.status(asked.ticket_id) == "escalated"
 
 
+@pytest.mark.parametrize(("passed", "said"), [(0.49, []), (0.5, [50]), (0.89, [50]), (0.9, [90]), (1.0, [])])
+def test_an_undecided_approval_reminds_at_half_and_nine_tenths_of_its_time(
+        db: Database, caplog: pytest.LogCaptureFixture, passed: float, said: list[int]) -> None:
+    office, asked = waiting(db)
+    let_pass(office, passed)
+    with ThreadPoolExecutor(4) as pool:
+        assert sum(pool.map(lambda _: approval.remind_due(db), range(4))) == len(said)
+    assert approval.remind_due(db) == 0
+    lines = [r.getMessage() for r in caplog.records if "is undecided after" in r.getMessage()]
+    assert [f"{asked.id} of ticket {asked.ticket_id} is undecided after {share} %" in line
+            for line, share in zip(lines, said, strict=True)] == [True] * len(said)
+    rows = office.rows("SELECT subject, detail FROM desk.audit WHERE action = 'approval.reminder'")
+    assert [(r["subject"], round(r["detail"]["share"] * 100)) for r in rows] == [(asked.id, share) for share in said]
+
+
+def test_both_reminders_come_in_their_time_and_none_after_the_decision(db: Database) -> None:
+    office, asked = waiting(db)
+    for passed in (0.6, 0.7, 0.95, 0.97):
+        let_pass(office, passed)
+        approval.remind_due(db)
+    shares = [r["detail"]["share"] for r in office.rows("SELECT detail FROM desk.audit WHERE action = 'approval.reminder' "
+                                                        "ORDER BY id")]
+    assert shares == [0.5, 0.9]
+    office.execute("DELETE FROM desk.audit WHERE action = 'approval.reminder'")
+    approval.decide(db, office.ports, asked.id, Verdict(approved=True, by="li"))
+    assert approval.remind_due(db) == 0
+
+
+def let_pass(office: Office, share: float) -> None:
+    """Move the approvals back so that this share of their time is gone."""
+    office.execute("UPDATE desk.approvals SET created_at = clock_timestamp() - (expires_at - created_at) * %s::float8, "
+                   "expires_at = clock_timestamp() + (expires_at - created_at) * (1 - %s::float8)", share, share)
+
+
+def test_a_decision_on_a_finished_ticket_is_refused_with_the_reason(db: Database) -> None:
+    office, asked = waiting(db)
+    approval.decide(db, office.ports, asked.id, Verdict(approved=False, by="li", reason="超过期限"))
+    office.work(asked.ticket_id)
+    ticket.resolve(db, office.ports, asked.ticket_id)
+    with pytest.raises(AlreadyDecided, match=f"{asked.id} is already rejected by li"):
+        approval.decide(db, office.ports, asked.id, Verdict(approved=True, by="wang"))
+    assert refunds(office) == []
+    assert office.status(asked.ticket_id) == "resolved"
+
+
 def test_a_decision_on_a_ticket_that_a_human_took_is_carried_out_and_its_reply_kept_as_a_note(db: Database) -> None:
     office, asked = waiting(db)
     ticket.reply(db, office.ports, asked.ticket_id, "我来跟进这笔退款。", by="李娜")
@@ -249,6 +296,21 @@ def test_two_refunds_in_a_row_are_two_approvals_each_decided_by_itself(db: Datab
     approval.decide(db, office.ports, second.id, Verdict(approved=True, by="li"))
     second_office.work(first.ticket_id)
     assert refunds(office) == [("INV-2", Decimal("50.00"))]
+
+
+def test_a_reset_takes_the_ticket_before_its_approval_as_a_decision_does(db: Database) -> None:
+    """Else each could hold what the other waits for."""
+    _, asked = waiting(db)
+    with ThreadPoolExecutor(1) as pool:
+        with db.transaction() as deciding:
+            assert tickets.lock(deciding, asked.ticket_id) is not None
+            resetting = pool.submit(reset_checkpoints, db.url)
+            with pytest.raises(TimeoutError):
+                resetting.result(1)
+            deciding.execute("SET LOCAL lock_timeout = '1s'")
+            assert approvals.lock(deciding, asked.id) is not None
+        resetting.result(30)
+    assert approval.get_approval(db, asked.id).status == "withdrawn"
 
 
 def test_an_unknown_approval_is_named(db: Database) -> None:

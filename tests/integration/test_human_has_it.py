@@ -428,6 +428,18 @@ def test_a_complaint_that_a_given_up_turn_has_counted_is_not_counted_twice(db: D
     assert office.work(ticket_id) == "resolved"
 
 
+def test_a_command_that_was_carried_out_on_another_ticket_is_refused(db: Database) -> None:
+    office, ticket_id = answered(db)
+    other = office.write("另一件事", contact="b@example.com").ticket_id
+    for _ in range(2):
+        ticket.reply(db, office.ports, ticket_id, "已处理。", by="李娜", command_id="c1")
+    with pytest.raises(Refused, match=f"was used on {ticket_id} already"):
+        ticket.reply(db, office.ports, other, "已处理。", by="李娜", command_id="c1")
+    assert kinds(office, other) == []
+    assert office.status(other) == "open"
+    assert kinds(office, ticket_id) == ["reply", "human"]
+
+
 def test_releasing_what_the_agent_has_is_refused(db: Database) -> None:
     office, ticket_id = answered(db)
     with pytest.raises(Refused, match="nothing to release"):

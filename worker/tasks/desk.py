@@ -14,8 +14,9 @@ def sweep() -> dict[str, int]:
 
 @app.task(name="desk.expire_approvals")  # type: ignore[untyped-decorator]
 def expire_approvals() -> int:
-    """Turn approvals that nobody decided in time into handoffs."""
+    """Turn approvals that nobody decided in time into handoffs, and remind of those whose time runs out."""
     rt = runtime()
+    approval.remind_due(rt.db)
     return approval.expire_due(rt.db, rt.ports)
 
 

@@ -98,3 +98,13 @@ def test_a_task_without_a_queue_is_refused():
 def test_send_now_without_a_broker_says_what_to_set():
     with pytest.raises(Misconfigured, match="REDIS_URL"):
         send_now(load_settings(), "desk.sweep")
+
+
+@pytest.mark.parametrize(("name", "line"), [("ticket.resume", "the sweeper will send it"),
+                                            ("memory.compress", "the next turn asks for it again"),
+                                            ("kb.embed", "beat will send it")])
+def test_a_dropped_wake_up_says_what_really_brings_it_back(held, caplog, name, line):
+    publisher = Publisher(load_settings(redis_url=BROKER), length=1)
+    for _ in range(4):
+        publisher.put(Wakeup(name, ("1",)))
+    assert {r.message.rpartition("; ")[2] for r in caplog.records if "dropped" in r.message} == {line}
