@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from decimal import Decimal
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from fakes import FakeLLM
@@ -112,3 +112,22 @@ def test_the_answer_of_another_model_does_not_count_against_a_turn(db: Database)
     office.llm.fail.clear()
     office.work(ticket_id)
     assert office.status(ticket_id) == "answered"
+
+
+def test_a_call_paid_twice_is_counted_twice_and_answers_once(db: Database, offline_llm: OfflineLLM) -> None:
+    dying, second = office_of(db, offline_llm), office_of(db, offline_llm)
+    asked = dying.deps.llm.chat
+
+    def paid_and_killed(*args: Any, **options: Any) -> Any:
+        asked(*args, **options)
+        raise KeyboardInterrupt
+
+    dying.deps.llm.chat = paid_and_killed  # type: ignore[method-assign]
+    ticket_id = dying.write("E3001 怎么办").ticket_id
+    with pytest.raises(KeyboardInterrupt):
+        dying.work(ticket_id)
+    dying.execute("UPDATE desk.leases SET expires_at = clock_timestamp() - interval '1 s'")
+    assert second.work(ticket_id) == "resolved"
+    drafts = second.one("SELECT count(*) AS n, count(DISTINCT turn_id) AS turns FROM desk.llm_calls WHERE node = 'draft'")
+    assert drafts == {"n": 2, "turns": 1}
+    assert len(second.outbox(ticket_id)) == 1

@@ -122,3 +122,12 @@ def test_the_made_parts_are_up_to_date(name):
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
 def test_no_document_names_a_path_of_the_machine_it_was_written_on(path):
     assert not re.search(r"(/work/|/root/|/tmp/\w)", path.read_text(encoding="utf-8"))
+
+
+def test_every_effect_names_tests_that_exist():
+    text = (ROOT / "docs" / "effects.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"`(test_\w+)`", text))
+    there = {name for path in (ROOT / "tests").rglob("test_*.py")
+             for name in re.findall(r"^def (test_\w+)", path.read_text(encoding="utf-8"), re.MULTILINE)}
+    assert len(named) > 30
+    assert named <= there, named - there
