@@ -198,7 +198,7 @@ def abandon_threads(conn: Connection) -> None:
     conn.execute("SELECT 1 FROM desk.leases ORDER BY ticket_id FOR UPDATE")
     conn.execute("UPDATE desk.leases SET token = NULL, holder = NULL, expires_at = NULL, deadline_at = NULL "
                  "WHERE token IS NOT NULL")
-    # Tickets before what hangs on them: a decision locks its ticket, then its approval.
+    # Tickets before what hangs on them, as everybody does: `ticket release` locks its ticket, then its turn.
     conn.execute("SELECT 1 FROM biz.tickets t WHERE EXISTS (SELECT 1 FROM desk.turns u WHERE u.ticket_id = t.id "
                  "AND u.status IN ('running', 'waiting')) ORDER BY id FOR NO KEY UPDATE")
     conn.execute(

@@ -298,7 +298,7 @@ def test_two_refunds_in_a_row_are_two_approvals_each_decided_by_itself(db: Datab
     assert refunds(office) == [("INV-2", Decimal("50.00"))]
 
 
-def test_a_reset_takes_the_ticket_before_its_approval_as_a_decision_does(db: Database) -> None:
+def test_a_reset_takes_the_ticket_before_its_turn_and_approval_as_everybody_does(db: Database) -> None:
     """Else each could hold what the other waits for."""
     _, asked = waiting(db)
     with ThreadPoolExecutor(1) as pool:
@@ -308,6 +308,7 @@ def test_a_reset_takes_the_ticket_before_its_approval_as_a_decision_does(db: Dat
             with pytest.raises(TimeoutError):
                 resetting.result(1)
             deciding.execute("SET LOCAL lock_timeout = '1s'")
+            deciding.execute("SELECT 1 FROM desk.turns WHERE turn_id = %s FOR UPDATE", (asked.turn_id,))
             assert approvals.lock(deciding, asked.id) is not None
         resetting.result(30)
     assert approval.get_approval(db, asked.id).status == "withdrawn"
