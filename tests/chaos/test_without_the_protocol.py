@@ -282,7 +282,7 @@ def taken(office: Office, ticket_id: str, place: int) -> Work:
     """Return a turn of one message that nobody has leased."""
     with office.db.connection() as conn:
         message = inbox.pending(conn, ticket_id)[place]
-        row = turns.TurnRow(f"t{place}", ticket_id, [message.id], message.seq, 0, False, "running", 0, 0, False)
+        row = turns.TurnRow(f"t{place}", ticket_id, [message.id], message.seq, 0, False, "running", 0, 0, False, 0)
     return Work(ticket_id, "", row)
 
 
