@@ -111,6 +111,6 @@ def _configuration() -> dict[str, Any]:
         raise Unconfigured(str(error)) from None
 
 
-app = Celery("supportpilot", include=list(TASK_MODULES), task_cls="worker.base:DeskTask",
+app = Celery("supportpilot", include=[*TASK_MODULES, "worker.qos"], task_cls="worker.base:DeskTask",
              events="worker.events:WorkerEvents")
 app.add_defaults(_configuration)

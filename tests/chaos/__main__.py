@@ -89,7 +89,7 @@ def _busy(db: Database) -> int:
     return int(row["n"]) if row else -1
 
 
-def storm(seed: int, duration: float) -> Findings:
+def storm(seed: int, duration: float, *, keep: bool = False) -> Findings:
     """Run one storm and print its table."""
     began, secret = time.monotonic(), "whsec_" + base64.b64encode(secrets.token_bytes(24)).decode()
     sink, findings = Sink(secret, seed), None
@@ -106,7 +106,7 @@ def storm(seed: int, duration: float) -> Findings:
         print(table(figures, snapshot, findings), flush=True)
     finally:
         sink.close()
-        if findings is not None and not findings:
+        if findings is not None and not findings and not keep:
             world.remove()
         else:
             print(f"chaos: the logs are kept in {world.folder}", flush=True)
@@ -118,10 +118,11 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="chaos", description=__doc__)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--duration", type=float, default=600, help="seconds of storm")
+    parser.add_argument("--keep", action="store_true", help="keep the logs and the database of a clean run, too")
     given = parser.parse_args()
     broken: list[str] = []
     threading.excepthook = lambda args: broken.append("".join(traceback.format_exception(args.exc_value)))
-    failed = bool(storm(given.seed, given.duration))
+    failed = bool(storm(given.seed, given.duration, keep=given.keep))
     for text in broken:
         print(f"chaos: a thread of the suite itself broke:\n{text}", flush=True)
     return 2 if broken else int(failed)

@@ -13,15 +13,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from celery.signals import worker_init
 from fixtures.rabbitmq import free_port, running_rabbitmq
 from fixtures.redis import RedisServer, running_redis
 from fixtures.worker import DESK, MAIN, Workers, wait_for
+from kombu import Connection, Consumer, Exchange, Producer, Queue
+from kombu.transport import redis as transport
 
 from supportpilot.config import Settings
 from supportpilot.db.pool import Database
 from supportpilot.errors import Unavailable
 from supportpilot.service import intake
 from supportpilot.types import InboundMessage
+from worker import qos
 from worker.publish import SOCKET_SECONDS, Publisher, send_now
 
 if TYPE_CHECKING:
@@ -197,3 +201,27 @@ def test_rabbitmq_carries_the_wakeups_too_and_may_be_restarted(
         following = write(seeded_db, settings, Publisher(settings))
         wait_for(lambda: accepted(seeded_db, following) == 1, 90, "an answer after its restart")
         assert workers.running["worker"].poll() is None
+
+
+def test_an_acknowledgement_that_a_frozen_redis_did_not_take_costs_no_slot(
+    own_redis: RedisServer, monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Celery writes "Couldn't ack" and goes on; the desk worker, which has one slot, never fetched again: no sweep."""
+    assert own_redis.process is not None
+    monkeypatch.setattr(transport.Channel, "QoS", transport.Channel.QoS)     # put back afterwards
+    worker_init.send(sender=None)
+    assert transport.Channel.QoS is qos.FreeingQoS
+    got: list[Any] = []
+    queue = Queue("desk", Exchange("desk", type="direct"), routing_key="desk")
+    with Connection(own_redis.url, transport_options={"socket_timeout": 2}) as connection:
+        channel = connection.channel()
+        with Consumer(channel, [queue], callbacks=[lambda _body, message: got.append(message)], prefetch_count=1):
+            for number in (1, 2):
+                Producer(connection.channel()).publish({"n": number}, exchange="desk", routing_key="desk")
+            connection.drain_events(timeout=10)
+            own_redis.process.send_signal(signal.SIGSTOP)
+            with pytest.raises(transport.redis.exceptions.TimeoutError):
+                got[0].ack()
+            own_redis.process.send_signal(signal.SIGCONT)
+            connection.drain_events(timeout=10)
+    assert [message.payload for message in got] == [{"n": 1}, {"n": 2}]
