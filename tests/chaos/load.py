@@ -110,8 +110,9 @@ class Load:
         length = self.duration * LOAD_SHARE / rounds
         begin = self._began + customer.round * length + rng.uniform(0, length * 0.1)
         sent: list[tuple[bytes, str, Accepted]] = []
-        for number in range(1, MESSAGES + 1):
-            self._sleep_until(begin + (number - 1) * length / (MESSAGES + 1) + rng.uniform(0, length / 12))
+        times = sorted(rng.uniform(0, length * 0.85) for _ in range(MESSAGES))     # now in a hurry, now after a while
+        for number, after in enumerate(times, start=1):
+            self._sleep_until(begin + after)
             body, delivery = self._payload(customer, number), f"d-{customer.name}-{number}"
             got = self._until_accepted(rng, customer, number, body, delivery)
             if got is None:

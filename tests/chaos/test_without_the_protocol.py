@@ -282,7 +282,8 @@ def taken(office: Office, ticket_id: str, place: int) -> Work:
     """Return a turn of one message that nobody has leased."""
     with office.db.connection() as conn:
         message = inbox.pending(conn, ticket_id)[place]
-        row = turns.TurnRow(f"t{place}", ticket_id, [message.id], message.seq, 0, False, "running", 0, 0, False, 0)
+        given = {"turn_id": f"t{place}", "ticket_id": ticket_id, "message_ids": [message.id], "highest_seq": message.seq}
+        row = turns.TurnRow(**{name: given.get(name, 0) for name in turns.TurnRow.__dataclass_fields__})
     return Work(ticket_id, "", row)
 
 

@@ -37,7 +37,7 @@ from supportpilot.db.seed import seed
 POSTGRES = "fsync = off\nfull_page_writes = off\nmax_connections = 300\n"
 SKEW = Path(__file__).parent / "skew"
 START_SECONDS = 90.0
-MODEL_MILLISECONDS = 250.0      # as usual: a turn takes a second or two, so that faults meet turns
+MODEL_MILLISECONDS = 400.0      # as usual: a turn takes a second or two, so that faults meet turns
 SETTINGS = {
     "TURN_DEBOUNCE_SECONDS": "0", "LEASE_SECONDS": "6", "SWEEP_SECONDS": "1", "TURN_DEADLINE_SECONDS": "60",
     "LLM_TIMEOUT_SECONDS": "3", "REPLY_TIMEOUT_SECONDS": "2", "MAX_CRASHES": "1000", "MAX_ATTEMPTS": "50",
@@ -168,7 +168,7 @@ class World:
             return
         environment = self.environment
         if slot.skewed:
-            offset = 10 ** self._rng.uniform(-1, 1.778) * self._rng.choice((-1, 1))     # 100 ms to 60 s
+            offset = self._offset(slot)
             self.offsets.append(offset)
             environment = environment | {"PYTHONPATH": str(SKEW), "CHAOS_CLOCK_OFFSET": f"{offset:.3f}"}
         with (self.folder / f"{name}.log").open("ab") as out:
@@ -177,6 +177,16 @@ class World:
                 slot.command, env=environment, cwd=self.folder, stdin=subprocess.DEVNULL, stdout=out, stderr=out,
                 start_new_session=True, preexec_fn=dies_with_parent(_gentle(name)), **rights(slot.user))
         slot.frozen, slot.told, slot.starts = False, False, slot.starts + 1
+
+    def _offset(self, slot: Slot) -> float:
+        """Return 100 ms to 60 s, the main workers' on different sides of Postgres' clock, and far apart at first.
+
+        Else a short storm could have two workers whose clocks agree by chance, and prove nothing about them.
+        """
+        far = slot.starts == 0 and slot.name in MAIN_WORKERS
+        size = self._rng.uniform(10, 30) if far else 10 ** self._rng.uniform(-1, 1.778)
+        side = {MAIN_WORKERS[0]: 1, MAIN_WORKERS[1]: -1}.get(slot.name) or self._rng.choice((-1, 1))
+        return size * side
 
     def send(self, name: str, number: int) -> bool:
         """Send a signal to a slot's process; False if it is down."""
