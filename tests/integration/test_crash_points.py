@@ -8,6 +8,7 @@ each name and ends itself there with SIGKILL; the sweeper alone brings the work 
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -20,6 +21,9 @@ from fixtures.crash.scenarios import SCENARIOS
 from fixtures.postgres import PostgresServer
 
 pytestmark = pytest.mark.integration
+
+# What CI leaves out, to end in its 20 minutes: `held` holds every write of `park`; `make test` without CI runs all.
+NOT_IN_CI = frozenset({"park", "closing", "expire"})
 
 TESTS = Path(__file__).parent.parent
 LANES = 2
@@ -49,7 +53,9 @@ def failures(reports: list[dict[str, Any]]) -> dict[str, list[str]]:
 
 
 @pytest.mark.timeout(LONGEST)
-@pytest.mark.parametrize("scenario", list(SCENARIOS))
+@pytest.mark.parametrize("scenario", [
+    pytest.param(name, marks=pytest.mark.skipif(name in NOT_IN_CI and bool(os.environ.get("CI")), reason="not in CI: time"))
+    for name in SCENARIOS])
 def test_a_process_may_die_at_any_point_of(
         scenario: str, postgres_server: PostgresServer, migrated_template: str, record_property: Any) -> None:
     reports = enumerate_points(postgres_server, migrated_template, scenario=scenario)
