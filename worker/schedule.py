@@ -11,10 +11,12 @@ from supportpilot.config import Settings, get_settings
 EXPIRE_APPROVALS_SECONDS = 60.0
 SETTLE_SECONDS = 60.0
 EMBED_SECONDS = 120.0
+# Sent as a point in time by beat's clock: a desk whose clock is ahead of that throws away every tick that is younger.
+TICK_EXPIRES_SECONDS = 3600.0
 
 
 def entries(settings: Settings) -> dict[str, dict[str, Any]]:
-    """Return the schedule; a tick that nobody took before the next few is thrown away, not piled up."""
+    """Return the schedule; a tick that nobody took for an hour is thrown away, not piled up."""
     embed = {"kb.embed": _every(EMBED_SECONDS, "kb.embed")} if settings.embedding_model else {}
     return {
         **embed,
@@ -25,7 +27,7 @@ def entries(settings: Settings) -> dict[str, dict[str, Any]]:
 
 
 def _every(seconds: float, task: str) -> dict[str, Any]:
-    return {"task": task, "schedule": seconds, "options": {"expires": max(30.0, 2 * seconds)}}
+    return {"task": task, "schedule": seconds, "options": {"expires": max(TICK_EXPIRES_SECONDS, 2 * seconds)}}
 
 
 class DeskScheduler(PersistentScheduler):  # type: ignore[misc] # celery has no types

@@ -171,13 +171,17 @@ def advance(rt: Runtime, work: Work, live: LiveTurn | None = None) -> Parked | F
     Raises:
         Permanent: the thread does not move, or its approval was withdrawn.
         Transient: something outside failed.
+        TornThread: what was written does not show in the thread.
         LeaseLost: another worker has the ticket.
     """
-    config, resumed, last = config_of(work, live), set[str](), None
+    config, resumed, last, begun = config_of(work, live), set[str](), None, False
     while True:
         with translated():
             state = rt.graph.get_state(config)
         if state.values.get("turn_id") != work.turn.turn_id:
+            if begun:       # an older head hides what was written: asking again would pay for the model each time
+                raise TornThread("what this turn has written does not show in its thread; reading again")
+            begun = True
             _invoke(rt, _input(rt, work), config)
         elif state.interrupts:
             interrupt = state.interrupts[0]

@@ -26,7 +26,7 @@ def test_beat_sends_only_tasks_that_have_a_queue():
 
 def test_ticks_that_nobody_took_do_not_pile_up():
     for entry in entries(load_settings(sweep_seconds=5)).values():
-        assert entry["options"]["expires"] >= entry["schedule"]
+        assert entry["options"]["expires"] >= max(3600, entry["schedule"]), "a desk's clock may be ahead of beat's"
 
 
 def test_no_module_but_the_configuration_by_name_knows_the_schedule():
