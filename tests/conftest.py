@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,6 +11,10 @@ import pytest
 import pytest_socket
 
 from supportpilot.config import Settings, get_settings
+
+# A runner that starts the suite in the background has Ctrl-C ignored, and so would every process that the tests start.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 UNIT = Path(__file__).parent / "unit"
 LOCAL_HOSTS = ["127.0.0.1", "::1"]
