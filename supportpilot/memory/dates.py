@@ -241,10 +241,13 @@ def _rule(pattern: str, read: Callable[[re.Match[str], date | None, str], str | 
 
 _FREE = r"(?<![A-Za-z0-9.-])"
 _LOOSE = rf"(?<![A-Za-z0-9.{HAN_NUMERALS}-])"
-RULES: tuple[Rule, ...] = (
+# In the order in which they have to run: what is longer first.
+NUMERIC: tuple[Rule, ...] = (
     _rule(rf"{_FREE}(\d{{4}})(?:[-/.]|\s?年\s?)(\d{{1,2}})(?:[-/.]|\s?月\s?)(\d{{1,2}})(?!\d|[-/.]\d)(?:\s?[日号])?{_TIME}", _full),
     _rule(rf"{_FREE}(20\d\d)(0[1-9]|1[0-2])([0-3]\d)(?![A-Za-z0-9]|-\d)", _solid),
     _rule(rf"{_FREE}(\d{{1,2}})[/.](\d{{1,2}})[/.](\d{{4}})(?![A-Za-z0-9]|[-/.]\d)", _english_slashes),
+)
+CHINESE: tuple[Rule, ...] = (
     _rule(rf"(?<![{HAN_NUMERALS}])([{HAN_NUMERALS}]{{4}})年([{HAN_NUMERALS}]{{1,2}})月([{HAN_NUMERALS}]{{1,3}})[日号]", _han_full),
     _rule(rf"{_LOOSE}(\d{{4}}|[{HAN_NUMERALS}]{{4}})\s?年\s?(\d{{1,2}}|[{HAN_NUMERALS}]{{1,2}})\s?月份?(?!\s?\d)", _year_month),
     _rule(rf"{_LOOSE}(?:(去|今|明)年\s?)?(\d{{1,2}}|[{HAN_NUMERALS}]{{1,2}})\s?[月/]\s?(\d{{1,2}}|[{HAN_NUMERALS}]{{1,3}})\s?[日号]{_TIME}", _month_day),
@@ -258,6 +261,8 @@ RULES: tuple[Rule, ...] = (
     _rule(rf"((?:上上|上|这|本|下下|下)?个?)(?:周|星期|礼拜)([一二三四五六日天1-7])(?![年次个月期\d]){_TIME}", _weekday),
     _rule(r"((?:上上|上|这|本|下下|下)个?)(?:周|星期|礼拜)", _week),
     _rule(rf"{_LOOSE}({_N})\s?(天|日|周|个?星期|个?礼拜|个月|年)\s?(以前|之前|前|以后|之后|后)(?!台|端|者|面|款|缀)", _ago),
+)
+ENGLISH: tuple[Rule, ...] = (
     _rule(rf"(?<![A-Za-z0-9])(?:{_EN_MONTH}\s{{1,3}}(\d{{1,2}})(?:st|nd|rd|th)?(?![\dA-Za-z])(?:,?\s{{1,3}}(\d{{4}})(?!\d))?"
           rf"|(\d{{1,2}})(?:st|nd|rd|th)?\s{{1,3}}(?:of\s)?{_EN_MONTH}(?![A-Za-z])(?:,?\s{{1,3}}(\d{{4}})(?!\d))?)", _english_date),
     _rule(rf"(?<![A-Za-z0-9]){_EN_MONTH}\s{{1,3}}(\d{{4}})(?![\dA-Za-z])", _english_month),
@@ -267,5 +272,7 @@ RULES: tuple[Rule, ...] = (
     _rule(r"(?<![A-Za-z])(last|this|next|previous)\s{1,3}week(?![A-Za-z])", _week),
     _rule(r"(?<![A-Za-z])(last|this|next|previous)\s{1,3}(month|year)(?![A-Za-z])", _english_month_alone),
     _rule(r"(?<![A-Za-z0-9.])(\d{1,3}|a|an|one|two|three|four|five|six|seven|eight|nine|ten)\s{1,3}(days?|weeks?|months?|years?)\s{1,3}(ago|later|from now)(?![A-Za-z])", _ago),
+)
+CLOCK: tuple[Rule, ...] = (
     _rule(r"(?<![A-Za-z0-9.:-])(上午|下午|晚上|早上|中午|凌晨|傍晚)?[ \t]?(\d{1,2})(?::(\d{2})(?![:\d])|点(?!\d?个)(\d{1,2}分?|半|整)?)(?![A-Za-z:])", _clock),
 )

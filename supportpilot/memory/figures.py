@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date
 from typing import NamedTuple
 
 from supportpilot.memory import dates, measures
 from supportpilot.memory.masking import narrow
+from supportpilot.memory.numerals import HAN_NUMERALS
 
 BLOT = "\x1f"       # no rule matches it, and it is no letter
 
@@ -102,7 +103,12 @@ def _rule(pattern: str, read: Read) -> tuple[re.Pattern[str], Read]:
     return re.compile(pattern, re.ASCII | re.IGNORECASE), read
 
 
-_RULES: tuple[tuple[re.Pattern[str], Read], ...] = (
+# What a text must have for a group of rules to be worth running.
+_DIGIT = re.compile(r"\d")
+_LATIN = re.compile(r"[A-Za-z]{3}")
+_HAN_DAY = re.compile("[年月号天日周期拜晚早儿]")
+_HAN_COUNT = re.compile(f"[\\d{HAN_NUMERALS}半]")
+_NAMED: tuple[tuple[re.Pattern[str], Read], ...] = (
     _rule(r"(?<!\*)(\*{4}|\*{6})(?!\*)([!-)+-~]{1,4})", _masked),
     *((pattern, read) for pattern, read in measures.PREFIXED),
     _rule(rf"{_EDGE}(E)[ _-]?(\d{{4}})(?![A-Za-z0-9]|-\d)", _code),
@@ -117,29 +123,49 @@ _RULES: tuple[tuple[re.Pattern[str], Read], ...] = (
     _rule(rf"(手机号?码?|电话(?:号码?)?|phone\s)?(?:尾号|末四位|后四位|末尾|ending\s(?:in|with)|last\s(?:four|4)(?:\sdigits)?)(?:数字)?(?:是|为|[::]|\sis)?\s{{0,3}}(?P<v>\d{{3}}[\dX]){_END}", _tail),
     _rule(r"(?<![A-Za-z0-9.-])(?:\+?86[ -]?)?1[3-9]\d(?:[ -]?\d{4}){2}(?![A-Za-z0-9]|[.-]\d)", _phone),
     _rule(r"(?<![A-Za-z0-9.-])(?:400[ -]?\d{3}[ -]?\d{4}|\(?0\d{2,3}\)?[ -]?\d{7,8})(?![A-Za-z0-9]|[.-]\d)", _phone),
-    *((pattern, _dated(read)) for pattern, read in dates.RULES),
-    *((pattern, read) for pattern, read in measures.SUFFIXED),
+)
+_LEFT: tuple[tuple[re.Pattern[str], Read], ...] = (
     _rule(rf"{_EDGE}[A-Z0-9](?:[A-Z0-9_]{{0,60}}[A-Z0-9])?(?:[.:/+-][A-Z0-9]{{1,40}}(?![A-Z0-9_])){{0,12}}(?![A-Z0-9_])", _token),
     _rule(r"\d{1,4000000}", _rest),
+)
+_GROUPS: tuple[tuple[re.Pattern[str], tuple[tuple[re.Pattern[str], Read], ...]], ...] = (
+    (_DIGIT, _NAMED),
+    (_DIGIT, tuple((pattern, _dated(read)) for pattern, read in dates.NUMERIC)),
+    (_HAN_DAY, tuple((pattern, _dated(read)) for pattern, read in dates.CHINESE)),
+    (_LATIN, tuple((pattern, _dated(read)) for pattern, read in dates.ENGLISH)),
+    (_DIGIT, tuple((pattern, _dated(read)) for pattern, read in dates.CLOCK)),
+    (_LATIN, measures.ENGLISH),
+    (_HAN_COUNT, measures.SUFFIXED),
+    (_DIGIT, _LEFT),
 )
 
 
 def figures(text: str, at: object = None, lang: str = "zh") -> list[Figure]:
     """Return the figures of a masked text in the order they stand there; `at` is when it was written."""
-    working, today = narrow(text), dates.local_day(at)
+    plain, today = narrow(text), dates.local_day(at)
+    working = plain
     found: list[Figure] = []
-    for pattern, read in _RULES:
-        spans: list[Figure] = []
-        for m in pattern.finditer(working):
-            result = read(m, today, lang)
-            if result is not None:
-                start, end = m.span("v" if "v" in pattern.groupindex else 0)
-                spans.append(Figure(start, end, *result, " ".join(text[start:end].split())))
-        if spans:
-            working = _blotted(working, spans)
-            found += spans
+    for needed, rules in _GROUPS:
+        if needed.search(working) is None:
+            continue
+        for pattern, read in rules:
+            spans = [Figure(start, end, kind, value, text[start:end])
+                     for start, end, kind, value in _found(pattern, read, working, today, lang)]
+            if spans:
+                working = _blotted(working, spans)
+                found += spans
     found.sort()
-    return _related(found, narrow(text))
+    return _related(found, plain) if found else []
+
+
+def _found(
+    pattern: re.Pattern[str], read: Read, text: str, today: date | None, lang: str,
+) -> Iterator[tuple[int, int, str, str]]:
+    group: str | int = "v" if "v" in pattern.groupindex else 0
+    for found in pattern.finditer(text):
+        result = read(found, today, lang)
+        if result is not None:
+            yield *found.span(group), *result
 
 
 def _blotted(text: str, spans: Sequence[Figure]) -> str:
@@ -181,9 +207,14 @@ class _Around:
     bills: list[Figure]
     events: list[tuple[int, int, str]]
 
+    def placed(self, figure: Figure) -> Figure:
+        """Return the figure with what it is about, and whether it corrects another."""
+        about, corrects = self.about(figure), self.corrects(figure)
+        return figure._replace(about=about, corrects=corrects) if about or corrects else figure
+
     def about(self, figure: Figure) -> str:
         if figure.kind == "amount":
-            return self._bill(figure, alone=True)
+            return self._bill(figure, alone=True) if self.bills else ""
         if figure.kind != "date":
             return ""
         event = self._event(figure)
@@ -228,9 +259,10 @@ class _Around:
 
 def _related(found: list[Figure], text: str) -> list[Figure]:
     """Return the figures with what each is about: amounts a bill, dates an event."""
+    dated = any(f.kind == "date" for f in found)
     around = _Around(
         text, [m.start() for m in _STOP.finditer(text)], [m.end() for m in _CUE.finditer(text)],
         [f for f in found if f.kind == "id" and not f.value.startswith("KB-")],
-        [(m.start(), m.end(), str(m.lastgroup)) for m in _EVENT.finditer(text)],
+        [(m.start(), m.end(), str(m.lastgroup)) for m in _EVENT.finditer(text)] if dated else [],
     )
-    return [figure._replace(about=around.about(figure), corrects=around.corrects(figure)) for figure in found]
+    return [around.placed(figure) for figure in found]

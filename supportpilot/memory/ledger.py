@@ -62,8 +62,12 @@ def _one(mentions: Sequence[Fact]) -> Fact:
 def _of_entry(turn: Mapping[str, Any], index: int, lang: str) -> list[Fact]:
     speaker = "customer" if turn.get("role") == "customer" else "agent"
     found = figures(masked(str(turn.get("content") or "")), turn.get("at"), lang)
-    return [Fact(f.kind, f.value, f.shown, speaker, index, about=f.about, corrects=f.corrects, place=place, last=(index, place))
+    return [Fact(f.kind, f.value, _one_line(f.shown), speaker, index, about=f.about, corrects=f.corrects, place=place, last=(index, place))
             for place, f in enumerate(found)]
+
+
+def _one_line(text: str) -> str:
+    return text if text.isalnum() else " ".join(text.split())
 
 
 def _later_marked(found: Sequence[Fact]) -> tuple[Fact, ...]:

@@ -18,7 +18,8 @@ _WIDE = {ord(wide): chr(ord(wide) - 0xFEE0) for wide in map(chr, range(0xFF01, 0
          if chr(ord(wide) - 0xFEE0).isalnum() or chr(ord(wide) - 0xFEE0) in "-./:¥$%+_()@#=*&~"}
 _SIGNS = {ord("\u3000"): " ", ord("\u00a0"): " ", ord("\uffe5"): "\u00a5", **dict.fromkeys(map(ord, "‐‑‒–—−"), "-")}
 _NARROW = {**_WIDE, **_SIGNS}
-_FOREIGN_DIGIT = re.compile(r"[^\x00-\x7f]")
+_UNUSUAL = re.compile(f"[{re.escape(''.join(map(chr, _NARROW)))}]")
+_FOREIGN_DIGIT = re.compile(r"(?=\d)[^\x00-\x7f]")
 
 _HIDDEN = "\u200b\u200c\u200d\u2060\ufeff"
 _GAP = f"[ \\-{_HIDDEN}]?"
@@ -47,18 +48,20 @@ _LINKED = re.compile(r"(?:[是为]|\b(?:is|was))[\s\"'“”‘’「`]{0,4}$", 
 
 def narrow(text: str) -> str:
     """Return a text with its digits, letters and number signs in plain ASCII; no character moves."""
-    plain = text.translate(_NARROW)
+    if text.isascii():
+        return text
+    plain = text.translate(_NARROW) if _UNUSUAL.search(text) else text
     return _FOREIGN_DIGIT.sub(_as_ascii_digit, plain)
 
 
 def masked(text: str) -> str:
     """Return a text without its secrets; doing it twice changes nothing more. All else stays as written."""
-    shown = text
+    shown, plain = text, narrow(text)
     for pattern, hide in ((_BARE_SECRET, _secret), (_NAMED_SECRET, _named_secret), (_NAMED_CARD, _named_card),
                           (_ID_CARD, _id_card), (_CARD, _card)):
-        plain = narrow(shown)
         spans = [span for found in pattern.finditer(plain) if (span := hide(found))]
-        shown = _replaced(shown, spans)
+        if spans:
+            shown, plain = _replaced(shown, spans), _replaced(plain, spans)
     return shown
 
 
@@ -86,8 +89,7 @@ Span = tuple[int, int, str]
 
 
 def _as_ascii_digit(found: re.Match[str]) -> str:
-    char = found.group()
-    return str(int(char)) if char.isdecimal() else char
+    return str(int(found.group()))
 
 
 def _replaced(text: str, spans: list[Span]) -> str:

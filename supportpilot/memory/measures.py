@@ -139,9 +139,11 @@ SUFFIXED: tuple[tuple[re.Pattern[str], Read], ...] = (
     _rule(rf"百分之({_NUM}|{_HAN})", _percent),
     _rule(rf"{_NO_NUM}{_NO_HAN}(\d{{1,6}}(?:\.\d{{1,2}})?|{_HAN})(?:{_RANGE}(\d{{1,6}}|{_HAN}))?\s?(?:个(半)(?=[月小星礼钟]))?({_ZH_UNIT}|月(?<=个半月)|小时|钟头|星期|礼拜)(半)?(之?以?内)?", _duration),
     _rule(rf"(?<![{HAN_NUMERALS}个多])半(个月|个?小时|个?钟头|天|年)(之?以?内)?", _half),
-    _rule(rf"(?:(within|in)\s(?:the\snext\s)?)?(?<![A-Za-z0-9.])({_EN_NUM})(?:\s?(?:-|to|or)\s?(\d{{1,4}}))?[ -]{{1,2}}(?:(working|business|calendar)[ -])?(day|hour|minute|week|month|quarter|year|hr|min)s?(?![A-Za-z])", _english_duration),
     _rule(rf"{_NO_NUM}({_NUM})\s?[次个张份笔条位人台家户席倍折页件款种项轮遍套点期]", _counted),
     _rule(rf"{_NO_HAN}(?<!番)({_HAN})[次张份笔台户席倍遍]", _counted),
     _rule(rf"{_NO_HAN}[{HAN_NUMERALS}]{{2,40}}", _bare_han),
     _rule(rf"{_NO_NUM}(?:\d{{1,3}}(?:[,,]\d{{3}}){{1,6}}(?:\.\d{{1,8}})?|\d{{1,24}}\.\d{{1,8}}|\d{{1,24}}\s?[万亿](?:\d(?!\d))?)(?![A-Za-z0-9]|[.,:/-]\d)", _number),
+)
+ENGLISH: tuple[tuple[re.Pattern[str], Read], ...] = (
+    _rule(rf"(?:(within|in)\s(?:the\snext\s)?)?(?<![A-Za-z0-9.])({_EN_NUM})(?:\s?(?:-|to|or)\s?(\d{{1,4}}))?[ -]{{1,2}}(?:(working|business|calendar)[ -])?(day|hour|minute|week|month|quarter|year|hr|min)s?(?![A-Za-z])", _english_duration),
 )
