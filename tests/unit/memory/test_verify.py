@@ -78,7 +78,7 @@ def test_the_summary_by_rule_keeps_ask_figures_promise_and_what_is_open():
         {"role": "customer", "content": "您好,账单 INV-202603-0006 多扣了 1,200.00 元,请退还。"},
         {"role": "agent", "content": "您好。已登记,3 个工作日内回复您 [KB-refund-001]。感谢理解。"},
         {"role": "customer", "content": "另外 E3001 又出现了,怎么还是不行?"},
-        {"role": "agent", "content": "请到 设置 > 银行 重新授权。"}])
+        {"role": "agent", "content": "请到 设置 > 银行 重新授权,授权页面会跳到网银,确认之后回到原来的页面。"}])
     for kept in ("多扣了", "INV-202603-0006", "1,200.00 元", "E3001", "3 个工作日内回复您", "怎么还是不行"):
         assert kept in summary
     assert "KB-" not in summary
