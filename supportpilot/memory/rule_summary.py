@@ -54,6 +54,11 @@ def readable(turns: Turns) -> list[dict[str, Any]]:
     return [{**turn, "content": masked(without_links(str(turn["content"])))} for turn in turns]
 
 
+def without_citations(turns: Turns) -> list[dict[str, Any]]:
+    """Return the entries without the articles that our own replies cite: addresses are no facts of the matter."""
+    return [{**turn, "content": _CITATION.sub("", str(turn["content"]))} if turn["role"] == "agent" else dict(turn) for turn in turns]
+
+
 def source_of(turns: Turns) -> Source:
     """Return what a summary of these (readable) entries is checked against."""
     lang = language_of_text("\n".join(str(turn["content"]) for turn in turns))

@@ -13,7 +13,7 @@ from supportpilot.config import Settings
 from supportpilot.memory.entries import Turns, render_recalled, render_turns, shorten
 from supportpilot.memory.ledger import facts, render
 from supportpilot.memory.recall import recall
-from supportpilot.memory.rule_summary import rule_summary
+from supportpilot.memory.rule_summary import rule_summary, without_citations
 from supportpilot.memory.tokens import TokenCounter, counter_for, estimate_tokens
 from supportpilot.memory.verify import SUMMARY_CHARS
 
@@ -71,7 +71,8 @@ def ledger_of(turns: Turns, upto: int, room: Room, tokens: int | None = None) ->
     """Return the facts of the folded entries, and what was promised, as the view shows them."""
     if not upto and not room.commitments:
         return ""
-    return render(facts(turns[:upto], room.lang), room.commitments, room.share if tokens is None else tokens, room.lang, room.count)
+    found = facts(without_citations(turns[:upto]), room.lang)
+    return render(found, room.commitments, room.share if tokens is None else tokens, room.lang, room.count)
 
 
 def unfolded(turns: Turns, upto: int, room: Room) -> int:
