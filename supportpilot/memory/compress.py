@@ -89,7 +89,7 @@ def fold(llm: ChatModel, turns: Turns, end: int, notes: Notes | None = None) -> 
     """Summarise `turns[:end]` from these entries; checked, tried twice, else by rule, also if the model is away."""
     entries = readable(turns[:end])
     source = source_of(entries)
-    writer = _Writer(llm, source.lang, notes or _Unkept())
+    writer = _Writer(llm, source.lang, _Unkept() if notes is None else notes)
     try:
         answer = writer.write(_sections(writer, entries), source)
     except (Transient, Permanent) as error:

@@ -108,7 +108,7 @@ def render(
 ) -> str:
     """Return the ledger for the view, a fact a line, as much as `room_tokens` holds; "" if nothing fits.
 
-    Order: open commitments, ids and codes, amounts and dates, the rest; in each the newest first.
+    Order: open commitments, ids and codes, amounts and dates, the rest; in each what the customer named, the newest first.
     """
     lines, used = [], 0
     for line in [*(f"- {_OPEN[lang]}{' '.join(text.split())}" for text in commitments), *_lines(facts, lang)]:
@@ -131,8 +131,13 @@ def _lines(facts: Sequence[Fact], lang: str) -> list[str]:
     for fact in facts:
         about = fact.about or belongs.get((fact.kind, fact.value), "")
         together.setdefault((fact.kind, fact.value, about), []).append(fact if fact.about == about else replace(fact, about=about))
-    told = sorted(together.values(), key=lambda same: (_group(same[0]), tuple(-n for n in max(fact.last for fact in same))))
+    told = sorted(together.values(), key=_place)
     return [_line(same, lang) for same in told]
+
+
+def _place(same: Sequence[Fact]) -> tuple[float, bool, tuple[int, ...]]:
+    """Return what orders the lines: what the customer named goes before the ten bills that the desk may have listed."""
+    return _group(same[0]), all(fact.speaker != "customer" for fact in same), tuple(-n for n in max(fact.last for fact in same))
 
 
 def _group(fact: Fact) -> float:

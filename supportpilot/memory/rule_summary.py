@@ -7,7 +7,7 @@ the check of `verify` by construction: a line that does not is dropped, and with
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from supportpilot.memory.entries import Turns, language_of_text, render_turns
@@ -35,18 +35,26 @@ _LINK = re.compile(r"\[([^\[\]]{0,300})\]\([^()]{0,600}\)")
 
 def rule_summary(turns: Turns, limit: int = SUMMARY_CHARS) -> str:
     """Return at most `limit` characters: what was asked, figures, what was answered or promised, what is open."""
+    return rule_summaries(turns)(limit)
+
+
+def rule_summaries(turns: Turns) -> Callable[[int], str]:
+    """Read the entries once; return what makes the summary of any length of them."""
     plain = readable(turns)
-    source = source_of(plain)
-    room = limit if source.length is None else max(1, min(limit, source.length - 1))
+    source, ledger = source_of(plain), facts(plain)
     asked = _sentences(turn for turn in plain if turn["role"] == "customer")
     answered = _sentences(turn for turn in plain if turn["role"] != "customer")
-    figures = _figures(facts(plain, source.lang), int(room * FIGURES_SHARE))
-    parts = (_asks(asked), figures, _last(answered, _PROMISE), _last(asked[1:], _OPEN))
-    lines = [line for line in _bullets(parts, LABELS[source.lang], room) if not check(line, source, room)]
-    for text in ("\n".join(lines), NOTHING[source.lang][:room].strip()):
-        if not check(text, source, room):
-            return text
-    return "-"
+
+    def within(limit: int) -> str:
+        room = limit if source.length is None else max(1, min(limit, source.length - 1))
+        figures = _figures(ledger, int(room * FIGURES_SHARE))
+        parts = (_asks(asked), figures, _last(answered, _PROMISE), _last(asked[1:], _OPEN))
+        lines = [line for line in _bullets(parts, LABELS[source.lang], room) if not check(line, source, room)]
+        for text in ("\n".join(lines), NOTHING[source.lang][:room].strip()):
+            if not check(text, source, room):
+                return text
+        return "-"
+    return within
 
 
 def readable(turns: Turns) -> list[dict[str, Any]]:

@@ -13,7 +13,7 @@ from supportpilot.config import Settings
 from supportpilot.memory.entries import Turns, render_recalled, render_turns, shorten
 from supportpilot.memory.ledger import facts, render
 from supportpilot.memory.recall import recall
-from supportpilot.memory.rule_summary import rule_summary, without_citations
+from supportpilot.memory.rule_summary import rule_summaries, without_citations
 from supportpilot.memory.tokens import TokenCounter, counter_for, estimate_tokens
 from supportpilot.memory.verify import SUMMARY_CHARS
 
@@ -108,9 +108,9 @@ def remember(turns: Turns, stored: tuple[str, int] | None, newest: Sequence[str]
 
 
 def _with_rule(summary: str, turns: Turns, room: Room, left: int) -> str:
-    shown = summary
+    shown, within = summary, rule_summaries(turns)
     for limit in RULE_CHARS:
-        shown = "\n".join(part for part in (summary, rule_summary(turns, limit)) if part)
+        shown = "\n".join(part for part in (summary, within(limit)) if part)
         if room.cost(shown) <= left:
             break
     return shown

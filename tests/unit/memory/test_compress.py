@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from fakes import FakeLLM
 
-from supportpilot.memory.compress import estimate_tokens, fold, maybe_compress, render_turns
+from supportpilot.memory.compress import estimate_tokens, maybe_compress, render_turns
 from supportpilot.memory.rule_summary import rule_summary
 
 
