@@ -7,11 +7,11 @@ over it even then is irreducible, and shown as that: nothing is cut to hide it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from supportpilot.config import Settings
 from supportpilot.memory.entries import Turns, render_recalled, render_turns, shorten
-from supportpilot.memory.ledger import facts, render
+from supportpilot.memory.ledger import Fact, facts, render
 from supportpilot.memory.recall import recall
 from supportpilot.memory.rule_summary import rule_summaries, without_citations
 from supportpilot.memory.tokens import TokenCounter, counter_for, estimate_tokens
@@ -69,10 +69,24 @@ class Remembered:
 
 def ledger_of(turns: Turns, upto: int, room: Room, tokens: int | None = None) -> str:
     """Return the facts of the folded entries, and what was promised, as the view shows them."""
-    if not upto and not room.commitments:
-        return ""
-    found = facts(without_citations(turns[:upto]), room.lang)
-    return render(found, room.commitments, room.share if tokens is None else tokens, room.lang, room.count)
+    return _Early(turns, room).ledger(upto, tokens)
+
+
+@dataclass
+class _Early:
+    """The folded entries of one view; their facts are read once, though they may be shown in less room later."""
+
+    turns: Turns
+    room: Room
+    _known: dict[int, tuple[Fact, ...]] = field(default_factory=dict)
+
+    def ledger(self, upto: int, tokens: int | None = None) -> str:
+        room = self.room
+        if not upto and not room.commitments:
+            return ""
+        if upto not in self._known:
+            self._known[upto] = facts(without_citations(self.turns[:upto]), room.lang)
+        return render(self._known[upto], room.commitments, room.share if tokens is None else tokens, room.lang, room.count)
 
 
 def unfolded(turns: Turns, upto: int, room: Room) -> int:
@@ -82,11 +96,16 @@ def unfolded(turns: Turns, upto: int, room: Room) -> int:
 
 def fold_end(turns: Turns, summary: str, upto: int, room: Room) -> int:
     """Return how many entries the next summary has to cover; `upto` if the view is within the budget as it is."""
+    return _fold_end(_Early(turns, room), summary, upto)
+
+
+def _fold_end(early: _Early, summary: str, upto: int) -> int:
+    turns, room = early.turns, early.room
     end = max(upto, len(turns) - room.keep_last)
     if end == upto:
         return upto
     used = room.cost(summary) + unfolded(turns, upto, room)
-    if used <= room.budget and (used := used + room.cost(ledger_of(turns, upto, room))) <= room.budget:
+    if used <= room.budget and (used := used + room.cost(early.ledger(upto))) <= room.budget:
         return upto
     return end
 
@@ -94,8 +113,9 @@ def fold_end(turns: Turns, summary: str, upto: int, room: Room) -> int:
 def remember(turns: Turns, stored: tuple[str, int] | None, newest: Sequence[str], room: Room) -> Remembered:
     """Return the memory of a view from the stored summary; what it leaves over budget is folded by rule."""
     summary, upto = stored or ("", 0)
-    end = fold_end(turns, summary, upto, room)
-    ledger, recent = ledger_of(turns, end, room), unfolded(turns, end, room)
+    early = _Early(turns, room)
+    end = _fold_end(early, summary, upto)
+    ledger, recent = early.ledger(end), unfolded(turns, end, room)
     if end > upto:
         summary = _with_rule(summary, turns[upto:end], room, room.budget - room.cost(ledger) - recent)
     fixed = room.cost(summary) + recent
@@ -103,7 +123,7 @@ def remember(turns: Turns, stored: tuple[str, int] | None, newest: Sequence[str]
     recalled = _recalled(turns, end, newest, room, _recall_room(room, fixed, ledger, irreducible=irreducible))
     shown = room.cost(_rendered(turns, recalled, room))
     if recalled and not irreducible:
-        ledger = ledger_of(turns, end, room, min(room.share, room.budget - fixed - shown))
+        ledger = early.ledger(end, min(room.share, room.budget - fixed - shown))
     return Remembered(summary, end, ledger, recalled, fixed + room.cost(ledger) + shown, irreducible, end > upto)
 
 
