@@ -29,7 +29,9 @@ _DAYS = {"大前": -3, "前": -2, "昨": -1, "今": 0, "本": 0, "当": 0, "明"
          "day before yesterday": -2, "yesterday": -1, "last night": -1, "today": 0, "tonight": 0, "tomorrow": 1, "day after tomorrow": 2}
 _STEPS = {"上上": -2, "上": -1, "前": -2, "去": -1, "这": 0, "本": 0, "今": 0, "当": 0, "下": 1, "明": 1, "次": 1, "下下": 2, "last": -1, "previous": -1,
           "past": -1, "this": 0, "next": 1, "coming": 0, "后": 2}
-_TIME = (r"(?:[ T\t]{0,3}(上午|下午|晚上|晚|早上|中午|凌晨|傍晚)?[ \t]?(\d{1,2})(?::(\d{2})(?!\d)(?::\d{2}(?!\d)(?:\.\d{1,9}(?!\d))?)?|[点时](?!间)(\d{1,2}分?|半)?)"
+# Spoken hours only behind a part of the day: 昨天一点都不行 is no time.
+_SPOKEN_HOUR = f"(?<=[午晚上晨])[{HAN_NUMERALS}]{{1,3}}(?=点(?![消也都儿]))"
+_TIME = (r"(?:[ T\t]{0,3}(上午|下午|晚上|晚|早上|中午|凌晨|傍晚)?[ \t]?(\d{1,2}|" + _SPOKEN_HOUR + r")(?::(\d{2})(?!\d)(?::\d{2}(?!\d)(?:\.\d{1,9}(?!\d))?)?|[点时](?!间)(\d{1,2}分?|半)?)"
          r"(?:[ \t]?(?:Z|UTC|[+-]\d{2}:?\d{2})(?![A-Za-z0-9]))?)?")
 _NO_DAY = r"(?!楼|线|窗口|店|柜|仓|机|库|门|桌|房|馆|院|厅|车|员工|客服|会议|文件|项|码)"
 
@@ -65,7 +67,8 @@ def _time(groups: tuple[str | None, ...]) -> str | None:
     part, hour, minute, spoken = groups
     if hour is None:
         return ""
-    hours = int(hour) + (12 if part in ("下午", "晚上", "晚", "傍晚") and int(hour) < 12 else 0)
+    hours = small(hour) or 0
+    hours += 12 if part in ("下午", "晚上", "晚", "傍晚") and hours < 12 else 0
     minutes = 30 if spoken == "半" else int((minute or spoken or "0").rstrip("分整") or "0")
     return f"T{hours:02}:{minutes:02}" if hours < 25 and minutes < 60 else None
 
@@ -274,5 +277,5 @@ ENGLISH: tuple[Rule, ...] = (
     _rule(r"(?<![A-Za-z0-9.])(\d{1,3}|a|an|one|two|three|four|five|six|seven|eight|nine|ten)\s{1,3}(days?|weeks?|months?|years?)\s{1,3}(ago|later|from now)(?![A-Za-z])", _ago),
 )
 CLOCK: tuple[Rule, ...] = (
-    _rule(r"(?<![A-Za-z0-9.:-])(上午|下午|晚上|早上|中午|凌晨|傍晚)?[ \t]?(\d{1,2})(?::(\d{2})(?![:\d])|点(?!\d?个)(\d{1,2}分?|半|整)?)(?![A-Za-z:])", _clock),
+    _rule(rf"(?<![A-Za-z0-9.:-])(上午|下午|晚上|早上|中午|凌晨|傍晚)?[ \t]?(\d{{1,2}}|{_SPOKEN_HOUR})(?::(\d{{2}})(?![:\d])|点(?!\d?个)(\d{{1,2}}分?|半|整)?)(?![A-Za-z:])", _clock),
 )

@@ -112,7 +112,7 @@ _NAMED: tuple[tuple[re.Pattern[str], Read], ...] = (
     _rule(r"(?<!\*)(\*{4}|\*{6})(?!\*)([!-)+-~]{1,4})", _masked),
     *((pattern, read) for pattern, read in measures.PREFIXED),
     _rule(rf"{_EDGE}(E)[ _-]?(\d{{4}})(?![A-Za-z0-9]|-\d)", _code),
-    _rule(rf"{_EDGE}(ERR(?:OR)?)[ _-]?(\d{{2,6}}){_END}", _code),
+    _rule(rf"{_EDGE}(ERR(?:OR)?)[_-]?(\d{{2,6}}){_END}", _code),
     _rule(rf"{_EDGE}[A-Z]{{2,10}}(?:[-_][A-Z]{{1,20}}){{0,3}}[-_][A-Z]{{0,3}}\d[A-Z0-9]{{0,40}}(?:[-_][A-Z0-9]{{1,40}}){{0,6}}(?![A-Z0-9])", _lettered),
     _rule(rf"{_EDGE}[A-Z]\d{{6,7}}{_END}", _lettered),
     _rule(rf"(?:报错|错误|异常|返回|状态)码?(?:代码)?(?:号|是|为|提示|显示)?[::]?\s{{0,2}}(?P<v>\d{{3,6}})(?![A-Z0-9.%]|-\d){_UNIT_AHEAD}", _code),
@@ -192,6 +192,7 @@ _CUE = re.compile(
     re.IGNORECASE)
 CUE_REACH = 24
 EVENT_REACH = 14
+COMMA_GAP = 6
 BILL_REACH = 160
 _JOINING = re.compile(
     r"\s?(?:的|是|for|on|of)?\s?(?:the\s)?(?:账单|帐单|发票|订单|这张|那张|这笔|那笔|invoice|bill|order)?号?\s?[::(]?\s?", re.IGNORECASE)
@@ -246,12 +247,17 @@ class _Around:
         near = []
         if after < len(self.events):
             start, _, name = self.events[after]
-            near.append((start - figure.end, 0, name, figure.end, start))
+            near.append((self._gap(figure.end, start), 0, name, figure.end, start))
         if after > 0:
             _, end, name = self.events[after - 1]
-            near.append((figure.start - end, 1, name, end, figure.start))
+            near.append((self._gap(end, figure.start), 1, name, end, figure.start))
         close = [found for found in near if found[0] <= EVENT_REACH and self._same_sentence(found[3], found[4])]
         return min(close)[2] if close else ""
+
+    def _gap(self, start: int, end: int) -> int:
+        """Return how far apart two places are; a comma between them keeps them apart."""
+        between = self.text[start:min(end, start + EVENT_REACH + 1)]
+        return end - start + (COMMA_GAP if any(mark in between for mark in ",,、") else 0)
 
     def _same_sentence(self, start: int, end: int) -> bool:
         return bisect_left(self.stops, start) == bisect_left(self.stops, end)

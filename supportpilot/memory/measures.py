@@ -52,7 +52,7 @@ def _suffixed(m: re.Match[str], _: date | None, __: str) -> tuple[str, str] | No
 
 def _spoken(m: re.Match[str], _: date | None, __: str) -> tuple[str, str] | None:
     whole = exact(m[1])
-    if whole is None:
+    if whole is None or (m[1] + m[2] == "一块" and not m[3]):      # 一块: together, or a patch
         return None
     cents = Decimal(exact(m[3]) or 0) / 10 if m[3] else Decimal(0)
     return _money(whole + cents + (Decimal(exact(m[4]) or 0) / 100 if m[4] else 0), _WORDS.get(m[2], "CNY"))
@@ -133,14 +133,15 @@ PREFIXED: tuple[tuple[re.Pattern[str], Read], ...] = (
 )
 SUFFIXED: tuple[tuple[re.Pattern[str], Read], ...] = (
     _rule(rf"{_NO_NUM}({_NUM})\s?([万千百亿]{{1,2}}\d?|[wk])?\s?(元人民币|{_CURRENCY}|块钱|[元块圆](?!素))(?:(\d)(?![\d.])(?:毛|角)?(?:(\d)分?)?)?", _suffixed),
-    _rule(rf"{_NO_HAN}({_HAN})(块钱|{_CURRENCY}|[元块圆](?!素))(?:([{HAN_DIGITS}])(?:[毛角]|{_MEASURE_AHEAD})(?:([{HAN_DIGITS}])分?{_MEASURE_AHEAD})?)?整?", _spoken),
+    _rule(rf"{_NO_HAN}({_HAN})(块钱|{_CURRENCY}|[元块圆](?!素))(?:零?([{HAN_DIGITS}])(?:[毛角]|{_MEASURE_AHEAD})(?:([{HAN_DIGITS}])分?{_MEASURE_AHEAD})?)?整?", _spoken),
     _rule(rf"{_NO_NUM}(?<![{HAN_NUMERALS}])(\d|[{HAN_DIGITS}])[毛角](?:钱|(?![色度落]))", _small_change),
     _rule(rf"{_NO_NUM}({_NUM})\s?%", _percent),
     _rule(rf"百分之({_NUM}|{_HAN})", _percent),
     _rule(rf"{_NO_NUM}{_NO_HAN}(\d{{1,6}}(?:\.\d{{1,2}})?|{_HAN})(?:{_RANGE}(\d{{1,6}}|{_HAN}))?\s?(?:个(半)(?=[月小星礼钟]))?({_ZH_UNIT}|月(?<=个半月)|小时|钟头|星期|礼拜)(半)?(之?以?内)?", _duration),
     _rule(rf"(?<![{HAN_NUMERALS}个多])半(个月|个?小时|个?钟头|天|年)(之?以?内)?", _half),
     _rule(rf"{_NO_NUM}({_NUM})\s?[次个张份笔条位人台家户席倍折页件款种项轮遍套点期]", _counted),
-    _rule(rf"{_NO_HAN}(?<!番)({_HAN})[次张份笔台户席倍遍]", _counted),
+    _rule(rf"{_NO_HAN}(?<!番)({_HAN})[次张份笔人台户家席倍折页遍]", _counted),
+    _rule(f"第({_HAN})[次期页]", _counted),
     _rule(rf"{_NO_HAN}[{HAN_NUMERALS}]{{2,40}}", _bare_han),
     _rule(rf"{_NO_NUM}(?:\d{{1,3}}(?:[,,]\d{{3}}){{1,6}}(?:\.\d{{1,8}})?|\d{{1,24}}\.\d{{1,8}}|\d{{1,24}}\s?[万亿](?:\d(?!\d))?)(?![A-Za-z0-9]|[.,:/-]\d)", _number),
 )

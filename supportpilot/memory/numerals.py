@@ -33,7 +33,8 @@ def numeral(run: str) -> int:
             section += (digit or 1) * _SCALES[ch]
             digit, unit = 0, _SCALES[ch] // 10
         else:
-            total = (total + section + digit or 1) * _LARGE[ch]
+            small = section + digit
+            total = total + (small or 1) * _LARGE[ch] if _LARGE[ch] < total else (total + small or 1) * _LARGE[ch]
             section, digit, unit = 0, 0, _LARGE[ch] // 10
     return total + section + digit * unit
 
