@@ -38,6 +38,15 @@ _NO_DAY = r"(?!楼|线|窗口|店|柜|仓|机|库|门|桌|房|馆|院|厅|车|�
 Rule = tuple[re.Pattern[str], Callable[[re.Match[str], date | None, str], str | None]]
 
 
+_BEFORE = re.compile(r"\s?(?:之前|以前|前)(?!台|端|者|面|款|缀|天|后)")
+_BY = re.compile(r"(?:\b(?:by|before|until)|不晚于|最晚|最迟|截止(?:日期?)?(?:到|至|是|为)?|不迟于)\s{0,2}$", re.IGNORECASE)
+
+
+def is_deadline(m: re.Match[str]) -> bool:
+    """Tell whether a date is the latest day for something: 9月5日前, by Friday."""
+    return bool(_BEFORE.match(m.string, m.end()) or _BY.search(m.string[max(0, m.start() - 8):m.start()]))
+
+
 def local_day(at: object) -> date | None:
     """Return the customers' calendar day of an entry's `at` (ISO 8601; UTC unless it says otherwise), None if unknown."""
     try:
@@ -78,7 +87,13 @@ def _timed(day: str | None, groups: tuple[str | None, ...]) -> str | None:
     return None if day is None or clock is None else f"{day}{clock}"
 
 
-def _nearest(month: int, day: int, today: date | None) -> str | None:
+def _near(found: list[str], today: date, *, ahead: bool) -> str | None:
+    """Return the day nearest to today, for a deadline the first that is not over."""
+    late = [day for day in found if date.fromisoformat(day) >= today] if ahead else []
+    return min(late or found, key=lambda day: abs((date.fromisoformat(day) - today).days), default=None)
+
+
+def _nearest(month: int, day: int, today: date | None, *, ahead: bool = False) -> str | None:
     """Return the month and day in the year that brings it nearest to today."""
     if _iso(2024, month, day) is None:
         return None
@@ -86,7 +101,7 @@ def _nearest(month: int, day: int, today: date | None) -> str | None:
         return f"--{month:02}-{day:02}"
     near = [found for year in (today.year - 1, today.year, today.year + 1)
             if 1 <= year <= 9999 and (found := _iso(year, month, day))]
-    return min(near, key=lambda found: abs((date.fromisoformat(found) - today).days), default=None)
+    return _near(near, today, ahead=ahead)
 
 
 def _month(today: date, step: int) -> tuple[int, int]:
@@ -125,7 +140,7 @@ def _month_day(m: re.Match[str], today: date | None, _: str) -> str | None:
     step, month, day = m[1], small(m[2]), small(m[3])
     if not month or not day or month > 12:
         return None
-    named = _iso(today.year + _STEPS[step], month, day) if step and today else _nearest(month, day, today)
+    named = _iso(today.year + _STEPS[step], month, day) if step and today else _nearest(month, day, today, ahead=is_deadline(m))
     return _timed(named, m.groups()[3:7])
 
 
@@ -143,18 +158,49 @@ def _day_of_month(m: re.Match[str], today: date | None, _: str) -> str | None:
     if step:
         return _timed(_iso(*_month(today, _STEPS[step.rstrip("个月份")]), day), m.groups()[2:6])
     near = [found for step in (-1, 0, 1) if (found := _iso(*_month(today, step), day))]
-    best = min(near, key=lambda found: abs((date.fromisoformat(found) - today).days), default=None)
-    return _timed(best, m.groups()[2:6])
+    return _timed(_near(near, today, ahead=is_deadline(m)), m.groups()[2:6])
 
 
 def _month_alone(m: re.Match[str], today: date | None, _: str) -> str | None:
     if today is None:
         return m[0]
-    year, month = _month(today, _STEPS[m[1].rstrip("个")])
-    if m[2]:
-        day = calendar.monthrange(year, month)[1] if m[2] in "底末" else 1
-        return _iso(year, month, day)
-    return f"{year:04}-{month:02}"
+    return _edge(*_month(today, _STEPS[m[1].rstrip("个")]), m[2])
+
+
+def _bare_month(m: re.Match[str], today: date | None, _: str) -> str | None:
+    """Return a month without a year, or its first or last day: 4月, 九月底."""
+    month = small(m[1])
+    if not month or month > 12:
+        return None
+    if today is None:
+        return f"--{month:02}"
+    near = _near([f"{year:04}-{month:02}-15" for year in (today.year - 1, today.year, today.year + 1)], today, ahead=is_deadline(m))
+    year = int(near[:4]) if near else today.year
+    return _edge(year, month, m[2])
+
+
+def _edge(year: int, month: int, edge: str | None) -> str | None:
+    if not edge:
+        return f"{year:04}-{month:02}"
+    return _iso(year, month, 1 if edge == "初" else calendar.monthrange(year, month)[1])
+
+
+def _edge_alone(m: re.Match[str], today: date | None, _: str) -> str | None:
+    """Return 月底, 年初, 2026年底 as a day."""
+    if m[2] == "月":
+        return m[0] if today is None else _edge(today.year, today.month, m[3])
+    if not m[1] and today is None:
+        return m[0]
+    year = int(m[1]) if m[1] else today.year if today else 0
+    return f"{year:04}-01-01" if m[3] == "初" else f"{year:04}-12-31"
+
+
+def _every(m: re.Match[str], _: date | None, __: str) -> str | None:
+    """Return 每月5号 as `monthly-05`, 每周一 as `weekly-1`."""
+    if m[1]:
+        day = small(m[1])
+        return f"monthly-{day:02}" if day and day <= 31 else None
+    return f"weekly-{_WEEKDAYS[m[2]] + 1}"
 
 
 def _year_alone(m: re.Match[str], today: date | None, _: str) -> str | None:
@@ -206,7 +252,7 @@ def _ago(m: re.Match[str], today: date | None, _: str) -> str | None:
 def _english_date(m: re.Match[str], today: date | None, _: str) -> str | None:
     name, day, year = (m[1], m[2], m[3]) if m[1] else (m[5], m[4], m[6])
     month = _EN_MONTHS.index(name[:3].lower()) + 1
-    return _iso(int(year), month, int(day)) if year else _nearest(month, int(day), today)
+    return _iso(int(year), month, int(day)) if year else _nearest(month, int(day), today, ahead=is_deadline(m))
 
 
 def _english_month(m: re.Match[str], _: date | None, __: str) -> str | None:
@@ -251,6 +297,7 @@ NUMERIC: tuple[Rule, ...] = (
     _rule(rf"{_FREE}(\d{{1,2}})[/.](\d{{1,2}})[/.](\d{{4}})(?![A-Za-z0-9]|[-/.]\d)", _english_slashes),
 )
 CHINESE: tuple[Rule, ...] = (
+    _rule(rf"每个?月\s?(\d{{1,2}}|[{HAN_NUMERALS}]{{1,3}})\s?[日号]|每个?(?:周|星期|礼拜)([一二三四五六日天1-7])", _every),
     _rule(rf"(?<![{HAN_NUMERALS}])([{HAN_NUMERALS}]{{4}})年([{HAN_NUMERALS}]{{1,2}})月([{HAN_NUMERALS}]{{1,3}})[日号]", _han_full),
     _rule(rf"{_LOOSE}(\d{{4}}|[{HAN_NUMERALS}]{{4}})\s?年\s?(\d{{1,2}}|[{HAN_NUMERALS}]{{1,2}})\s?月份?(?!\s?\d)", _year_month),
     _rule(rf"{_LOOSE}(?:(去|今|明)年\s?)?(\d{{1,2}}|[{HAN_NUMERALS}]{{1,2}})\s?[月/]\s?(\d{{1,2}}|[{HAN_NUMERALS}]{{1,3}})\s?[日号]{_TIME}", _month_day),
@@ -259,7 +306,9 @@ CHINESE: tuple[Rule, ...] = (
     _rule(rf"{_LOOSE}(?:((?:上上|上|这|本|当|下下|下)个?月份?)\s?)(\d{{1,2}}|[{HAN_NUMERALS}]{{1,3}})\s?[日号]{_TIME}", _day_of_month),
     _rule(rf"(?<![A-Za-z0-9.{HAN_NUMERALS}第编-])()(\d{{1,2}}|[{HAN_NUMERALS}]{{1,3}})\s?号{_NO_DAY}(?!\s?[\dA-Za-z]){_TIME}", _day_of_month),
     _rule(r"(上上|上|这|本|当|下下|下)个?月()(?!\s?\d)", _month_alone),
+    _rule(r"(?<![去今明前后本当上下个\d])(\d{4})?(?<!每)([年月])(底|末|初)", _edge_alone),
     _rule(rf"(去|今|明|前|后|本|当)年(?:\s?(\d{{1,2}}|[{HAN_NUMERALS}]{{1,2}})\s?月份?(?!\s?\d))?(底|末)?", _year_alone),
+    _rule(rf"{_LOOSE}(?<!个)(\d{{1,2}}|[{HAN_NUMERALS}]{{1,2}})\s?月份?(底|末|初)?(?!\s?\d)", _bare_month),
     _rule(rf"(大前|前|昨|今|明|大后|后)(?:天|日|晚|早|儿)(?!之内){_TIME}", _days),
     _rule(rf"((?:上上|上|这|本|下下|下)?个?)(?:周|星期|礼拜)([一二三四五六日天1-7])(?![年次个月期\d]){_TIME}", _weekday),
     _rule(r"((?:上上|上|这|本|下下|下)个?)(?:周|星期|礼拜)", _week),

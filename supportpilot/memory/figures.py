@@ -74,10 +74,7 @@ def _phone(m: re.Match[str], _: date | None, __: str) -> tuple[str, str] | None:
 def _dated(read: Callable[[re.Match[str], date | None, str], str | None]) -> Read:
     def rule(m: re.Match[str], today: date | None, lang: str) -> tuple[str, str] | None:
         value = read(m, today, lang)
-        if value is None:
-            return None
-        ahead = m.string[max(0, m.start() - 8):m.start()]
-        return "date", f"by {value}" if _BEFORE.match(m.string, m.end()) or _BY.search(ahead) else value
+        return None if value is None else ("date", f"by {value}" if dates.is_deadline(m) else value)
     return rule
 
 
@@ -86,8 +83,8 @@ def _token(m: re.Match[str], _: date | None, __: str) -> tuple[str, str] | None:
     digits = sum(ch.isdigit() for ch in token)
     if not digits:
         return None
-    letters = any(ch.isalpha() for ch in token)
-    return ("id", token.upper()) if letters and digits >= 4 and len(token) - digits <= 12 else ("number", token)
+    named = any(ch.isalpha() for ch in token) and not any(ch in ".:/+" for ch in token)
+    return ("id", token.upper()) if named and digits >= 4 and len(token) - digits <= 12 else ("number", token)
 
 
 def _rest(m: re.Match[str], _: date | None, __: str) -> tuple[str, str] | None:
@@ -95,8 +92,6 @@ def _rest(m: re.Match[str], _: date | None, __: str) -> tuple[str, str] | None:
 
 
 _MONTH_NAMES = frozenset(("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"))
-_BEFORE = re.compile(r"\s?(?:之前|以前|前)(?!台|端|者|面|款|缀|天|后)")
-_BY = re.compile(r"\b(?:by|before|until)\s{1,2}$", re.IGNORECASE)
 
 
 def _rule(pattern: str, read: Read) -> tuple[re.Pattern[str], Read]:
@@ -105,6 +100,7 @@ def _rule(pattern: str, read: Read) -> tuple[re.Pattern[str], Read]:
 
 # What a text must have for a group of rules to be worth running.
 _DIGIT = re.compile(r"\d")
+_CLOCK = re.compile(r"[\d点]")
 _LATIN = re.compile(r"[A-Za-z]{3}")
 _HAN_DAY = re.compile("[年月号天日周期拜晚早儿]")
 _HAN_COUNT = re.compile(f"[\\d{HAN_NUMERALS}半]")
@@ -133,7 +129,7 @@ _GROUPS: tuple[tuple[re.Pattern[str], tuple[tuple[re.Pattern[str], Read], ...]],
     (_DIGIT, tuple((pattern, _dated(read)) for pattern, read in dates.NUMERIC)),
     (_HAN_DAY, tuple((pattern, _dated(read)) for pattern, read in dates.CHINESE)),
     (_LATIN, tuple((pattern, _dated(read)) for pattern, read in dates.ENGLISH)),
-    (_DIGIT, tuple((pattern, _dated(read)) for pattern, read in dates.CLOCK)),
+    (_CLOCK, tuple((pattern, _dated(read)) for pattern, read in dates.CLOCK)),
     (_LATIN, measures.ENGLISH),
     (_HAN_COUNT, measures.SUFFIXED),
     (_DIGIT, _LEFT),
@@ -187,7 +183,7 @@ _EVENTS: tuple[tuple[str, str], ...] = (
 )
 _EVENT = re.compile("|".join(f"(?P<{name}>{words})" for name, words in _EVENTS), re.IGNORECASE)
 _CUE = re.compile(
-    r"更正|纠正|(?:说|写|报|打|记|填)错|搞错|弄错|改[成为到]|换[成为]|应该是|应为|其实是|实际是|准确(?:地|的)?说"
+    r"更正|纠正|(?:说|写|打|记|填)错|搞错|弄错|改[成为到]|换[成为]|应该是|应为|其实是|实际是|准确(?:地|的)?说"
     r"|不是[^。!?!?\n]{1,40}?(?:[,,]|而)\s?(?:而)?是|\bcorrection\b|\bi meant?\b|\binstead of\b|\bsorry,? it(?:'s| is)\b|\bshould be\b|\bactually\b",
     re.IGNORECASE)
 CUE_REACH = 24

@@ -43,11 +43,14 @@ def _prefixed(m: re.Match[str], _: date | None, __: str) -> tuple[str, str] | No
 
 
 def _suffixed(m: re.Match[str], _: date | None, __: str) -> tuple[str, str] | None:
-    value = amount(m[1] + (m[2] or ""))
-    word = m[3].lower()
-    if value is not None and m[4]:
-        value += Decimal(m[4]) / 10 + Decimal(m[5] or 0) / 100
-    return _money(value, _WORDS.get(word, "CNY"))
+    value = amount(m["n"] + (m["scale"] or ""))
+    currency = _WORDS.get(m["unit"].lower(), "CNY")
+    if value is not None and m["tenths"]:
+        value += Decimal(small(m["tenths"]) or 0) / 10 + Decimal(m["cents"] or 0) / 100
+    if value is not None and m["from"]:
+        start = amount(m["from"])
+        return None if start is None else ("amount", f"{start:f}-{value:f} {currency}")
+    return _money(value, currency)
 
 
 def _spoken(m: re.Match[str], _: date | None, __: str) -> tuple[str, str] | None:
@@ -70,6 +73,9 @@ def _bare_han(m: re.Match[str], _: date | None, __: str) -> tuple[str, str] | No
     return ("amount", f"{value} CNY") if _MONEY_CUE.search(m.string[max(0, m.start() - 5):m.start()]) else ("number", str(value))
 
 
+_FEW = re.compile(f"([{HAN_DIGITS}])([{HAN_DIGITS}])")
+
+
 def _count_of(text: str | None) -> Decimal | None:
     if not text:
         return None
@@ -89,9 +95,17 @@ def _lasting(count: Decimal | None, upto: Decimal | None, unit: str, *, deadline
 
 
 def _duration(m: re.Match[str], _: date | None, __: str) -> tuple[str, str] | None:
+    few = _FEW.fullmatch(m[1])
+    if few and not m[2]:        # 两三天: two or three; 五二天 is nothing
+        low, high = exact(few[1]) or 0, exact(few[2]) or 0
+        return _lasting(Decimal(low), Decimal(high), _UNITS[m[4]], deadline=bool(m[6])) if high == low + 1 else None
     count, upto = _count_of(m[1]), _count_of(m[2])
     half = Decimal("0.5") if m[3] or m[5] else Decimal(0)
     return _lasting(None if count is None else count + half, upto, _UNITS[m[4]], deadline=bool(m[6]))
+
+
+def _short(m: re.Match[str], _: date | None, __: str) -> tuple[str, str] | None:
+    return _lasting(Decimal(m[1]), None, "minutes" if m[2].lower() == "min" else "hours", deadline=bool(m[3]))
 
 
 def _half(m: re.Match[str], _: date | None, __: str) -> tuple[str, str] | None:
@@ -132,13 +146,16 @@ PREFIXED: tuple[tuple[re.Pattern[str], Read], ...] = (
     _rule(rf"(?<![A-Za-z])(US\$|HK\$|[¥$€£]|(?:CNY|RMB|USD|HKD|EUR))\s?({_NUM})(?![\d])([万千亿wk](?![A-Za-z]))?", _prefixed),
 )
 SUFFIXED: tuple[tuple[re.Pattern[str], Read], ...] = (
-    _rule(rf"{_NO_NUM}({_NUM})\s?([万千百亿]{{1,2}}\d?|[wk])?\s?(元人民币|{_CURRENCY}|块钱|[元块圆](?!素))(?:(\d)(?![\d.])(?:毛|角)?(?:(\d)分?)?)?", _suffixed),
-    _rule(rf"{_NO_HAN}({_HAN})(块钱|{_CURRENCY}|[元块圆](?!素))(?:零?([{HAN_DIGITS}])(?:[毛角]|{_MEASURE_AHEAD})(?:([{HAN_DIGITS}])分?{_MEASURE_AHEAD})?)?整?", _spoken),
+    _rule(rf"{_NO_NUM}(?:(?P<from>{_NUM})\s?[-~至—]\s?)?(?P<n>{_NUM})\s?(?P<scale>[万千百亿]{{1,2}}\d?|[wk])?[多余来]?\s?"
+          rf"(?P<unit>元人民币|{_CURRENCY}|块钱|[元块圆](?!素))"
+          rf"(?:(?P<tenths>\d(?![\d.])|[{HAN_DIGITS}]{_MEASURE_AHEAD})(?:毛|角)?(?:(?P<cents>\d)分?)?)?", _suffixed),
+    _rule(rf"{_NO_HAN}({_HAN})[多余]?(块钱|{_CURRENCY}|[元块圆](?!素))(?:零?([{HAN_DIGITS}])(?:[毛角]|{_MEASURE_AHEAD})(?:([{HAN_DIGITS}])分?{_MEASURE_AHEAD})?)?整?", _spoken),
     _rule(rf"{_NO_NUM}(?<![{HAN_NUMERALS}])(\d|[{HAN_DIGITS}])[毛角](?:钱|(?![色度落]))", _small_change),
     _rule(rf"{_NO_NUM}({_NUM})\s?%", _percent),
     _rule(rf"百分之({_NUM}|{_HAN})", _percent),
-    _rule(rf"{_NO_NUM}{_NO_HAN}(\d{{1,6}}(?:\.\d{{1,2}})?|{_HAN})(?:{_RANGE}(\d{{1,6}}|{_HAN}))?\s?(?:个(半)(?=[月小星礼钟]))?({_ZH_UNIT}|月(?<=个半月)|小时|钟头|星期|礼拜)(半)?(之?以?内)?", _duration),
-    _rule(rf"(?<![{HAN_NUMERALS}个多])半(个月|个?小时|个?钟头|天|年)(之?以?内)?", _half),
+    _rule(rf"{_NO_NUM}{_NO_HAN}(\d{{1,6}}(?:\.\d{{1,2}})?|{_HAN})(?:{_RANGE}(\d{{1,6}}|{_HAN}))?[多余来]?\s?(?:个(半)(?=[月小星礼钟]))?(?:个多)?({_ZH_UNIT}|月(?<=[半多]月)|小时|钟头|星期|礼拜)(半)?(之?以?内)?", _duration),
+    _rule(rf"{_NO_NUM}(\d{{1,4}})\s?(h|hrs?|min)(?![A-Za-z])(之?以?内)?", _short),
+    _rule(rf"(?<![{HAN_NUMERALS}个多大小上下前后])半(个月|个?小时|个?钟头|天|年)(之?以?内)?", _half),
     _rule(rf"{_NO_NUM}({_NUM})\s?[次个张份笔条位人台家户席倍折页件款种项轮遍套点期]", _counted),
     _rule(rf"{_NO_HAN}(?<!番)({_HAN})[次张份笔人台户家席倍折页遍]", _counted),
     _rule(f"第({_HAN})[次期页]", _counted),
