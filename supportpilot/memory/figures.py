@@ -80,6 +80,8 @@ def _dated(read: Callable[[re.Match[str], date | None, str], str | None]) -> Rea
 
 def _token(m: re.Match[str], _: date | None, __: str) -> tuple[str, str] | None:
     token = m[0]
+    if token.isdecimal():
+        return "number", token
     digits = sum(ch.isdigit() for ch in token)
     if not digits:
         return None
@@ -105,18 +107,18 @@ _LATIN = re.compile(r"[A-Za-z]{3}")
 _HAN_DAY = re.compile("[年月号天日周期拜晚早儿]")
 _HAN_COUNT = re.compile(f"[\\d{HAN_NUMERALS}半]")
 _NAMED: tuple[tuple[re.Pattern[str], Read], ...] = (
-    _rule(r"(?<!\*)(\*{4}|\*{6})(?!\*)([!-)+-~]{1,4})", _masked),
+    _rule(r"(?<!\*)(\*{4}|\*{6})(?!\*)([!-)+-~]{1,4})(?![A-Z0-9])", _masked),
     *((pattern, read) for pattern, read in measures.PREFIXED),
     _rule(rf"{_EDGE}(E)[ _-]?(\d{{4}})(?![A-Za-z0-9]|-\d)", _code),
     _rule(rf"{_EDGE}(ERR(?:OR)?)[_-]?(\d{{2,6}}){_END}", _code),
     _rule(rf"{_EDGE}[A-Z]{{2,10}}(?:[-_][A-Z]{{1,20}}){{0,3}}[-_][A-Z]{{0,3}}\d[A-Z0-9]{{0,40}}(?:[-_][A-Z0-9]{{1,40}}){{0,6}}(?![A-Z0-9])", _lettered),
     _rule(rf"{_EDGE}[A-Z]\d{{6,7}}{_END}", _lettered),
-    _rule(rf"(?:报错|错误|异常|返回|状态)码?(?:代码)?(?:号|是|为|提示|显示)?[::]?\s{{0,2}}(?P<v>\d{{3,6}})(?![A-Z0-9.%]|-\d){_UNIT_AHEAD}", _code),
-    _rule(rf"\b(?:error|status)(?:\s(?:code|no\.?|number))?[::#]?\s{{0,2}}(?:is\s)?(?P<v>\d{{3,6}})(?![A-Z0-9.%]|-\d){_UNIT_AHEAD}", _code),
-    _rule(rf"(?:{_ID_NOUN})[::#]?\s{{0,3}}(?:是|为|[::]|\bis\b)?\s{{0,3}}(?P<v>[A-Z0-9](?:[A-Z0-9_-]{{0,48}}[A-Z0-9])?)(?![A-Z0-9_-])", _id),
-    _rule(rf"(?:{_LOOSE_NOUN})[::#]?\s{{0,2}}#?(?P<v>\d{{3,40}}(?:-\d{{2,20}}){{0,3}})(?![A-Z0-9]){_UNIT_AHEAD}", _id),
+    _rule(rf"(?:报错|错误|异常|返回|状态)码?(?:代码)?(?:号|是|为|提示|显示)?:?\s{{0,2}}(?P<v>\d{{3,6}})(?![A-Z0-9.%]|-\d){_UNIT_AHEAD}", _code),
+    _rule(rf"\b(?:error|status)(?:\s(?:code|no\.?|number))?[:#]?\s{{0,2}}(?:is\s)?(?P<v>\d{{3,6}})(?![A-Z0-9.%]|-\d){_UNIT_AHEAD}", _code),
+    _rule(rf"(?:{_ID_NOUN})[:#]?\s{{0,3}}(?:是|为|:|\bis\b)?\s{{0,3}}(?P<v>[A-Z0-9](?:[A-Z0-9_-]{{0,48}}[A-Z0-9])?)(?![A-Z0-9_-])", _id),
+    _rule(rf"(?:{_LOOSE_NOUN})[:#]?\s{{0,2}}#?(?P<v>\d{{3,40}}(?:-\d{{2,20}}){{0,3}})(?![A-Z0-9]){_UNIT_AHEAD}", _id),
     _rule(rf"#(?P<v>\d{{3,20}}){_END}", _id),
-    _rule(rf"(手机号?码?|电话(?:号码?)?|phone\s)?(?:尾号|末四位|后四位|末尾|ending\s(?:in|with)|last\s(?:four|4)(?:\sdigits)?)(?:数字)?(?:是|为|[::]|\sis)?\s{{0,3}}(?P<v>\d{{3}}[\dX]){_END}", _tail),
+    _rule(rf"(手机号?码?|电话(?:号码?)?|phone\s)?(?:尾号|末四位|后四位|末尾|ending\s(?:in|with)|last\s(?:four|4)(?:\sdigits)?)(?:数字)?(?:是|为|:|\sis)?\s{{0,3}}(?P<v>\d{{3}}[\dX]){_END}", _tail),
     _rule(r"(?<![A-Za-z0-9.-])(?:\+?86[ -]?)?1[3-9]\d(?:[ -]?\d{4}){2}(?![A-Za-z0-9]|[.-]\d)", _phone),
     _rule(r"(?<![A-Za-z0-9.-])(?:400[ -]?\d{3}[ -]?\d{4}|\(?0\d{2,3}\)?[ -]?\d{7,8})(?![A-Za-z0-9]|[.-]\d)", _phone),
 )
@@ -174,7 +176,7 @@ def _blotted(text: str, spans: Sequence[Figure]) -> str:
 
 # -- what a figure is about --
 
-_STOP = re.compile(r"[。!?!?;;\n]")
+_STOP = re.compile(r"[。!?;\n]")
 _EVENTS: tuple[tuple[str, str], ...] = (
     ("expiry", r"到期|过期|失效|expir\w{0,4}"), ("renewal", r"续费|续订|renew\w{0,4}"), ("charge", r"扣[款费了]|划扣|charged?"),
     ("invoice", r"开票|开具|开的?发票|invoiced"), ("payment", r"付款|支付|打款|转账|汇款|交的?费|paid|payment"), ("refund", r"退款|退费|退回|refund\w{0,3}"),
@@ -183,15 +185,15 @@ _EVENTS: tuple[tuple[str, str], ...] = (
 )
 _EVENT = re.compile("|".join(f"(?P<{name}>{words})" for name, words in _EVENTS), re.IGNORECASE)
 _CUE = re.compile(
-    r"更正|纠正|(?:说|写|打|记|填)错|搞错|弄错|改[成为到]|换[成为]|应该是|应为|其实是|实际是|准确(?:地|的)?说"
-    r"|不是[^。!?!?\n]{1,40}?(?:[,,]|而)\s?(?:而)?是|\bcorrection\b|\bi meant?\b|\binstead of\b|\bsorry,? it(?:'s| is)\b|\bshould be\b|\bactually\b",
+    r"更正|纠正|(?:^|[,。!;\s])(?:哦|噢|啊|呃|等等)?不对[,。!\s]|(?:说|写|打|记|填)错|搞错|弄错|改[成为到]|换[成为]|应该是|应为|其实是|实际是|准确(?:地|的)?说"
+    r"|不是[^。!?\n]{1,40}?(?:,|而)\s?(?:而)?是|\bcorrection\b|\bi meant?\b|\binstead of\b|\bsorry,? it(?:'s| is)\b|\bshould be\b|\bactually\b",
     re.IGNORECASE)
 CUE_REACH = 24
 EVENT_REACH = 14
 COMMA_GAP = 6
 BILL_REACH = 160
 _JOINING = re.compile(
-    r"\s?(?:的|是|for|on|of)?\s?(?:the\s)?(?:账单|帐单|发票|订单|这张|那张|这笔|那笔|invoice|bill|order)?号?\s?[::(]?\s?", re.IGNORECASE)
+    r"\s?(?:的|是|for|on|of)?\s?(?:the\s)?(?:账单|帐单|发票|订单|这张|那张|这笔|那笔|invoice|bill|order)?号?\s?[:(]?\s?", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -253,7 +255,7 @@ class _Around:
     def _gap(self, start: int, end: int) -> int:
         """Return how far apart two places are; a comma between them keeps them apart."""
         between = self.text[start:min(end, start + EVENT_REACH + 1)]
-        return end - start + (COMMA_GAP if any(mark in between for mark in ",,、") else 0)
+        return end - start + (COMMA_GAP if any(mark in between for mark in ",、") else 0)
 
     def _same_sentence(self, start: int, end: int) -> bool:
         return bisect_left(self.stops, start) == bisect_left(self.stops, end)

@@ -6,20 +6,28 @@ ledger of the whole. What a customer wrote is shown as the customer's claim, nev
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from decimal import Decimal
 from typing import Any
 
 from supportpilot.memory.figures import figures
-from supportpilot.memory.masking import masked
+from supportpilot.memory.masking import SECRET_MARK, masked, narrow
+from supportpilot.memory.numerals import plain
 from supportpilot.memory.tokens import estimate_tokens
+
+SPELLINGS = " | "       # no figure has it
+LONGEST_NUMBER = 40
+_RUN = re.compile(r"[0-9]{1,4000000}")
+_NUMBER = re.compile(r"[0-9]{1,40}(?:\.[0-9]{1,9})?")
 
 
 @dataclass(frozen=True, slots=True)
 class Fact:
     """A figure of one speaker.
 
-    `value` is canonical, `shown` as first written (masked), `turn` the entry that first has it, `count` how often it
+    `value` is canonical, `shown` as first written (masked; a later spelling with other digits is added), `turn` the entry that first has it, `count` how often it
     was written. `about` names the bill of an amount, the event of a date. `later`: of two values of one thing the
     one named last, or one that was said to correct another. `place` orders facts within an entry; `last` is the
     latest mention.
@@ -36,6 +44,11 @@ class Fact:
     corrects: bool = False
     place: int = 0
     last: tuple[int, int] = (0, 0)
+
+    @property
+    def written(self) -> str:
+        """The first spelling, alone."""
+        return self.shown.split(SPELLINGS)[0]
 
 
 def facts(turns: Sequence[Mapping[str, Any]], lang: str = "zh", first: int = 0) -> tuple[Fact, ...]:
@@ -55,8 +68,19 @@ def joined(ledgers: Iterable[Sequence[Fact]]) -> tuple[Fact, ...]:
 def _one(mentions: Sequence[Fact]) -> Fact:
     if len(mentions) == 1:
         return mentions[0]
-    return replace(mentions[0], count=sum(fact.count for fact in mentions), last=max(fact.last for fact in mentions),
-                   corrects=any(fact.corrects for fact in mentions))
+    first = mentions[0]
+    return replace(first, shown=_spellings(first.value, [fact.shown for fact in mentions]), count=sum(fact.count for fact in mentions),
+                   last=max(fact.last for fact in mentions), corrects=any(fact.corrects for fact in mentions))
+
+
+def _spellings(value: str, shown: Sequence[str]) -> str:
+    """Return the first spelling, and each further one with digits that neither it nor the value has (`389.50`)."""
+    kept: list[str] = []
+    for spelling in dict.fromkeys(part for text in shown for part in text.split(SPELLINGS)):
+        have = "\n".join([narrow(text) for text in (value, *kept)])
+        if not kept or any(run not in have for run in _RUN.findall(narrow(spelling))):
+            kept.append(spelling)
+    return SPELLINGS.join(kept)
 
 
 def _of_entry(turn: Mapping[str, Any], index: int, lang: str) -> list[Fact]:
@@ -97,6 +121,11 @@ _KINDS = {
            "number": "figure", "article": "article"},
 }
 _SAID = {"zh": {"customer": "客户称", "agent": "客服", "both": "客户称,客服也写过"}, "en": {"customer": "the customer's claim", "agent": "agent", "both": "the customer's claim, the agent wrote it too"}}
+EVENTS: dict[str, dict[str, str]] = {
+    "zh": {"expiry": "到期", "renewal": "续费", "charge": "扣款", "invoice": "开票", "payment": "付款", "refund": "退款", "arrival": "到账", "authorisation": "授权",
+           "start": "开始", "cancellation": "停用", "upgrade": "变更套餐", "answer": "答复"},
+    "en": {},
+}
 _OPEN = {"zh": "待兑现:", "en": "promised, open: "}
 _LATER = {"zh": ",后说", "en": ", said later"}
 _ENTRY = {"zh": "{said},第{n}条{later}", "en": "{said}, entry {n}{later}"}
@@ -129,6 +158,8 @@ def _lines(facts: Sequence[Fact], lang: str) -> list[str]:
             belongs[fact.kind, fact.value] = fact.about
     together: dict[tuple[str, str, str], list[Fact]] = {}
     for fact in facts:
+        if fact.shown.startswith(SECRET_MARK):
+            continue        # that there was a password helps nobody
         about = fact.about or belongs.get((fact.kind, fact.value), "")
         together.setdefault((fact.kind, fact.value, about), []).append(fact if fact.about == about else replace(fact, about=about))
     told = sorted(together.values(), key=_place)
@@ -148,19 +179,26 @@ def _line(same: Sequence[Fact], lang: str) -> str:
     fact = min(same, key=lambda other: (other.turn, other.place))
     times = sum(other.count for other in same)
     kind = _KINDS[lang]["article" if fact.value.startswith("KB-") else fact.kind]
-    about = f" ({fact.about})" if fact.about else ""
     often = f"×{times}" if fact.kind == "code" and times > 1 else ""
     said = _SAID[lang]["both" if len({other.speaker for other in same}) > 1 else fact.speaker]
     later = _LATER[lang] if any(other.later for other in same) else ""
     entry = _ENTRY[lang].format(said=said, n=fact.turn + 1, later=later)
-    return f"- {kind} {_worded(fact)}{often}{about}:{entry}" if lang == "zh" else f"- {kind} {_worded(fact)}{often}{about}: {entry}"
+    return f"- {kind} {_worded(fact)}{often}{_thing(fact.about, lang)}:{entry}" if lang == "zh" else f"- {kind} {_worded(fact)}{often}{_thing(fact.about, lang)}: {entry}"
 
 
 def _worded(fact: Fact) -> str:
     """Return a fact as written, with its canonical form where the writing does not say it all."""
     if fact.kind in ("id", "code", "card", "phone"):
-        return fact.value
-    digits = "".join(ch for ch in fact.shown if ch.isdigit())
-    wanted = "".join(ch for ch in fact.value if ch.isdigit())
-    plain = fact.shown.isascii() or fact.kind != "number"
-    return fact.shown if (plain and wanted in digits) or fact.shown == fact.value else f"{fact.shown}({fact.value})"
+        return fact.written if fact.value.startswith("KB-") else fact.value
+    told = _numbers(fact.value) <= _numbers(fact.written.replace(",", ""))
+    return fact.written if told else f"{fact.written} = {fact.value}"
+
+
+def _numbers(text: str) -> set[Decimal]:
+    return {plain(Decimal(found)) for found in _NUMBER.findall(narrow(text)) if len(found) < LONGEST_NUMBER}
+
+
+def _thing(about: str, lang: str) -> str:
+    """Return what a fact is about, an event in the language of the ticket."""
+    event, _, bill = about.partition(" ")
+    return f" ({' '.join(part for part in (EVENTS[lang].get(event, event), bill) if part)})" if about else ""

@@ -13,11 +13,12 @@ CARD_MARK = "****"
 SECRET_MARK = "******"  # noqa: S105 -- what stands for one
 TAIL = 4
 
-# One character for one, so that places in the text stay the same: full-width letters, digits and signs of numbers.
-_WIDE = {ord(wide): chr(ord(wide) - 0xFEE0) for wide in map(chr, range(0xFF01, 0xFF5F))
-         if chr(ord(wide) - 0xFEE0).isalnum() or chr(ord(wide) - 0xFEE0) in "-./:¥$%+_()@#=*&~"}
-_SIGNS = {ord("\u3000"): " ", ord("\u00a0"): " ", ord("\uffe5"): "\u00a5", **dict.fromkeys(map(ord, "‐‑‒–—−"), "-")}
+# One character for one, so that places in the text stay the same. A full-width comma or stop ends a password, so the
+# search for secrets leaves these as they are.
+_WIDE = {wide: chr(wide - 0xFEE0) for wide in range(0xFF01, 0xFF5F)}
+_SIGNS = {ord("\u3000"): " ", ord("\u00a0"): " ", ord("\uffe5"): "\u00a5", **dict.fromkeys(map(ord, "\u2010\u2011\u2012\u2013\u2014\u2212"), "-")}
 _NARROW = {**_WIDE, **_SIGNS}
+_NUMBER_SIGNS = {wide: plain for wide, plain in _NARROW.items() if plain.isalnum() or plain in " -./:%+_()@#=*&~$\u00a5"}
 _UNUSUAL = re.compile(f"[{re.escape(''.join(map(chr, _NARROW)))}]")
 _FOREIGN_DIGIT = re.compile(r"(?=\d)[^\x00-\x7f]")
 
@@ -29,12 +30,12 @@ _CARD = re.compile(
     rf"(?<![0-9A-Za-z])(?:\d{{4}}{_GAP}\d{{4}}{_GAP}\d{{4}}{_GAP}\d{{4}}(?:{_GAP}\d{{1,3}})?|\d{{4}}{_GAP}\d{{6}}{_GAP}\d{{5}})"
     r"(?![0-9A-Za-z])", re.ASCII)
 _NAMED_CARD = re.compile(
-    r"(?:银行卡|信用卡|借记卡|储蓄卡|卡号|身份证|\bcard|\bID)(?:号码?|\s?(?:number|no\.?))?\s{0,3}(?:是|为|[::]|\bis\b)?\s{0,3}"
+    r"(?:银行卡|信用卡|借记卡|储蓄卡|卡号|身份证|\bcard|\bID)(?:号码?|\s?(?:number|no\.?))?\s{0,3}(?:是|为|:|\bis\b)?\s{0,3}"
     rf"(\d(?:{_GAP}\d){{13,18}}[Xx]?)(?![0-9A-Za-z])", re.ASCII | re.IGNORECASE)
 _WORD = (r"(?:密码|口令|密钥|秘钥|令牌|验证码|校验码|动态码|pass(?:word|wd|code|phrase)?|pwd|(?:access|api|secret|private|auth)[ _-]?(?:key|token)"
          r"|api[ _-]?secret|client[ _-]?secret|secret|token|otp|pin(?: code)?|verification code)")
 _NAMED_SECRET = re.compile(
-    rf"(?:(?<![A-Za-z])|(?<=_)){_WORD}(?![A-Za-z])(?:\s{{0,3}}(?:是|为|[::]|=|\bis\b|\bwas\b))?[\s\"'“”‘’「`]{{0,4}}(?!\*{{4}})([!-~]{{4,500}})",
+    rf"(?:(?<![A-Za-z])|(?<=_)){_WORD}(?![A-Za-z])(?:\s{{0,3}}(?:是|为|:|=|\bis\b|\bwas\b))?[\s\"'“”‘’「`]{{0,4}}(?![=:\"'`]|\*{{4}})([!-~]{{4,500}})",
     re.IGNORECASE)
 _BARE_SECRET = re.compile(
     r"(?<![A-Za-z0-9_-])(?:sk|pk|rk|ghp|gho|xox[abp]|whsec)[-_][A-Za-z0-9_-]{12,300}|(?<![A-Za-z0-9_-])eyJ[A-Za-z0-9_-]{8,500}(?:\.[A-Za-z0-9_-]{1,2000}){1,2}"
@@ -42,21 +43,18 @@ _BARE_SECRET = re.compile(
 _TRAILING = ".,;:!?)]}>\"'`"
 _NO_SECRET = re.compile(
     r"[A-Za-z]{1,4}[-_ ]?\d{3,5}|(?:INV|KB|RF|ORD)-[A-Za-z0-9-]{1,60}|[A-Z]\d{6}|\d{1,4}[-~/.]\d{1,3}(?:[-/.]\d{1,2})?|[A-Za-z'-]{1,40}", re.IGNORECASE)
-_STATED = re.compile(r"[::=]\s{0,3}[\"'“”‘’「`]{0,2}$")
+_STATED = re.compile(r"[:=]\s{0,3}[\"'“”‘’「`]{0,2}$")
 _LINKED = re.compile(r"(?:[是为]|\b(?:is|was))[\s\"'“”‘’「`]{0,4}$", re.IGNORECASE)
 
 
 def narrow(text: str) -> str:
-    """Return a text with its digits, letters and number signs in plain ASCII; no character moves."""
-    if text.isascii():
-        return text
-    plain = text.translate(_NARROW) if _UNUSUAL.search(text) else text
-    return _FOREIGN_DIGIT.sub(_as_ascii_digit, plain)
+    """Return a text with its digits, letters and signs in plain ASCII where there is one; no character moves."""
+    return _narrowed(text, _NARROW)
 
 
 def masked(text: str) -> str:
     """Return a text without its secrets; doing it twice changes nothing more. All else stays as written."""
-    shown, plain = text, narrow(text)
+    shown, plain = text, _narrowed(text, _NUMBER_SIGNS)
     for pattern, hide in ((_BARE_SECRET, _secret), (_NAMED_SECRET, _named_secret), (_NAMED_CARD, _named_card),
                           (_ID_CARD, _id_card), (_CARD, _card)):
         spans = [span for found in pattern.finditer(plain) if (span := hide(found))]
@@ -86,6 +84,13 @@ def is_id_card(number: str) -> bool:
 
 
 Span = tuple[int, int, str]
+
+
+def _narrowed(text: str, table: dict[int, str]) -> str:
+    if text.isascii():
+        return text
+    plain = text.translate(table) if _UNUSUAL.search(text) else text
+    return _FOREIGN_DIGIT.sub(_as_ascii_digit, plain)
 
 
 def _as_ascii_digit(found: re.Match[str]) -> str:

@@ -15,9 +15,9 @@ from supportpilot.memory.numerals import HAN_DIGITS, HAN_NUMERALS, amount, exact
 
 Read = Callable[[re.Match[str], date | None, str], tuple[str, str] | None]
 
-_NUM = r"(?:\d{1,3}(?:[,,]\d{3}){1,6}|\d{1,24})(?:\.\d{1,8})?"
+_NUM = r"(?:\d{1,3}(?:,\d{3}){1,6}|\d{1,24})(?:\.\d{1,8})?"
 _HAN = f"[{HAN_NUMERALS}]{{1,40}}"
-_NO_NUM = r"(?<![A-Za-z0-9.])(?<!\d[,,])"
+_NO_NUM = r"(?<![A-Za-z0-9.])(?<!\d,)"
 _NO_HAN = f"(?<![{HAN_NUMERALS}第])"
 _SYMBOLS = {"¥": "CNY", "$": "USD", "us$": "USD", "hk$": "HKD", "€": "EUR", "£": "GBP", "cny": "CNY", "rmb": "CNY", "usd": "USD", "hkd": "HKD", "eur": "EUR"}
 _WORDS = {"元": "CNY", "块": "CNY", "块钱": "CNY", "圆": "CNY", "人民币": "CNY", "元人民币": "CNY", "cny": "CNY", "rmb": "CNY", "yuan": "CNY", "美元": "USD", "美金": "USD",
@@ -31,7 +31,7 @@ _UNITS = {
 _ZH_UNIT = r"个?(?:工作日|交易日|自然日|小时|钟头|星期|礼拜|季度)|个月|分钟|秒钟?|天|周(?![一二三四五六日末])|年(?![0-9一二三四五六七八九十]{1,2}月)|日(?=之?以?内)"
 _EN_NUM = r"\d{1,4}(?:\.\d)?|an?|one|two|three|four|five|six|seven|eight|nine|ten|twelve|fourteen|fifteen|twenty|thirty|sixty|ninety"
 _MEASURE_AHEAD = rf"(?![{HAN_NUMERALS}个次天月年日号人张份笔位条台家户元块小分周星工点])"
-_MONEY_CUE = re.compile(r"(?:[扣付交花退收转充价费钱款卖赔欠亏共]|金额|合计|总计|单价|余额)(?:了|是|为|我|你们?|共|[::])?\s?$")
+_MONEY_CUE = re.compile(r"(?:[扣付交花退收转充价费钱款卖赔欠亏共]|金额|合计|总计|单价|余额)(?:了|是|为|我|你们?|共|:)?\s?$")
 
 
 def _money(value: Decimal | None, currency: str) -> tuple[str, str] | None:
@@ -141,14 +141,14 @@ def _rule(pattern: str, read: Read) -> tuple[re.Pattern[str], Read]:
 
 
 _CURRENCY = r"人民币|美元|美金|港币|港元|欧元|(?:CNY|RMB|USD|HKD|EUR|yuan|dollars?|euros?)(?![A-Za-z])"
-_RANGE = r"\s?(?:-|~|~|到|至|—)\s?"
+_RANGE = r"\s?(?:-|~|到|至)\s?"
 PREFIXED: tuple[tuple[re.Pattern[str], Read], ...] = (
     _rule(rf"(?<![A-Za-z])(US\$|HK\$|[¥$€£]|(?:CNY|RMB|USD|HKD|EUR))\s?({_NUM})(?![\d])([万千亿wk](?![A-Za-z]))?", _prefixed),
 )
 SUFFIXED: tuple[tuple[re.Pattern[str], Read], ...] = (
-    _rule(rf"{_NO_NUM}(?:(?P<from>{_NUM})\s?[-~至—]\s?)?(?P<n>{_NUM})\s?(?P<scale>[万千百亿]{{1,2}}\d?|[wk])?[多余来]?\s?"
+    _rule(rf"{_NO_NUM}(?:(?P<from>{_NUM})\s?[-~至]\s?)?(?P<n>{_NUM})\s?(?P<scale>[万千百亿]{{1,2}}\d?|[wk])?[多余来]?\s?"
           rf"(?P<unit>元人民币|{_CURRENCY}|块钱|[元块圆](?!素))"
-          rf"(?:(?P<tenths>\d(?![\d.])|[{HAN_DIGITS}]{_MEASURE_AHEAD})(?:毛|角)?(?:(?P<cents>\d)分?)?)?", _suffixed),
+          rf"(?:(?P<tenths>\d(?![\d.])|[{HAN_DIGITS}]{_MEASURE_AHEAD})(?:毛|角)?(?:(?P<cents>\d(?!\d))分?)?)?", _suffixed),
     _rule(rf"{_NO_HAN}({_HAN})[多余]?(块钱|{_CURRENCY}|[元块圆](?!素))(?:零?([{HAN_DIGITS}])(?:[毛角]|{_MEASURE_AHEAD})(?:([{HAN_DIGITS}])分?{_MEASURE_AHEAD})?)?整?", _spoken),
     _rule(rf"{_NO_NUM}(?<![{HAN_NUMERALS}])(\d|[{HAN_DIGITS}])[毛角](?:钱|(?![色度落]))", _small_change),
     _rule(rf"{_NO_NUM}({_NUM})\s?%", _percent),
@@ -160,7 +160,7 @@ SUFFIXED: tuple[tuple[re.Pattern[str], Read], ...] = (
     _rule(rf"{_NO_HAN}(?<!番)({_HAN})[次张份笔人台户家席倍折页遍]", _counted),
     _rule(f"第({_HAN})[次期页]", _counted),
     _rule(rf"{_NO_HAN}[{HAN_NUMERALS}]{{2,40}}", _bare_han),
-    _rule(rf"{_NO_NUM}(?:\d{{1,3}}(?:[,,]\d{{3}}){{1,6}}(?:\.\d{{1,8}})?|\d{{1,24}}\.\d{{1,8}}|\d{{1,24}}\s?[万亿](?:\d(?!\d))?)(?![A-Za-z0-9]|[.,:/-]\d)", _number),
+    _rule(rf"{_NO_NUM}(?:\d{{1,3}}(?:,\d{{3}}){{1,6}}(?:\.\d{{1,8}})?|\d{{1,24}}\.\d{{1,8}}|\d{{1,24}}\s?[万亿](?:\d(?!\d))?)(?![A-Za-z0-9]|[.,:/-]\d)", _number),
 )
 ENGLISH: tuple[tuple[re.Pattern[str], Read], ...] = (
     _rule(rf"(?:(within|in)\s(?:the\snext\s)?)?(?<![A-Za-z0-9.])({_EN_NUM})(?:\s?(?:-|to|or)\s?(\d{{1,4}}))?[ -]{{1,2}}(?:(working|business|calendar)[ -])?(day|hour|minute|week|month|quarter|year|hr|min)s?(?![A-Za-z])", _english_duration),

@@ -12,7 +12,7 @@ _VALUES = dict(zip(HAN_DIGITS, (0, 0, 1, 2, 2, *range(3, 10), *range(1, 10), 2),
 _SCALES = {"十": 10, "拾": 10, "百": 100, "佰": 100, "千": 1000, "仟": 1000}
 _LARGE = {"万": 10_000, "萬": 10_000, "亿": 100_000_000, "億": 100_000_000}
 _ALL_SCALES = {**_SCALES, **_LARGE, "w": 10_000, "W": 10_000, "k": 1000, "K": 1000}
-_MIXED = re.compile(r"(\d[\d,,]{0,24}(?:\.\d{1,8})?)\s?([十百千万萬亿億wWkK]{0,2})(\d?)", re.ASCII)
+_MIXED = re.compile(r"(\d[\d,]{0,24}(?:\.\d{1,8})?)\s?([十百千万萬亿億wWkK]{0,2})(\d?)", re.ASCII)
 # 三四百 is a guess, not a figure: two digits side by side before a scale.
 _VAGUE = re.compile(f"[{HAN_DIGITS[2:]}]{{2}}[十百千万亿拾佰仟萬億]")
 
@@ -59,7 +59,7 @@ def amount(text: str) -> Decimal | None:
     factor = 1
     for scale in scales:
         factor *= _ALL_SCALES[scale]
-    value_of = Decimal(re.sub("[,,]", "", digits)) * factor
+    value_of = Decimal(digits.replace(",", "")) * factor
     return plain(value_of + Decimal(rest or 0) * factor / 10)
 
 

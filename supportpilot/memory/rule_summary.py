@@ -108,7 +108,7 @@ def _figures(ledger: Sequence[Fact], room: int) -> str:
     named: dict[str, tuple[bool, int, int]] = {}
     for fact in ledger:
         if fact.kind in FIGURES and not fact.value.startswith("KB-"):
-            named.setdefault(fact.shown, (fact.speaker != "customer", FIGURES[fact.kind], -len(named)))
+            named.setdefault(fact.written, (fact.speaker != "customer", FIGURES[fact.kind], -len(named)))
     kept: list[str] = []
     for figure in sorted(named, key=named.__getitem__):
         if len("、".join([*kept, figure])) <= room:

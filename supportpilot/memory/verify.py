@@ -15,6 +15,7 @@ from functools import cached_property
 from typing import Literal, NamedTuple
 
 from supportpilot.memory.entries import HAN_PER_WORD, letters
+from supportpilot.memory.numerals import HAN_NUMERALS, NUMERAL_CHARS, numeral
 
 Reason = Literal["empty", "too_long", "not_shorter", "unreadable", "invented_figure", "error_text", "instruction", "wrong_language"]
 
@@ -26,13 +27,9 @@ _DAY = re.compile(r"(?<![A-Za-z0-9])(\d{4})(?:[-/.]|[ \t]*年[ \t]*)(\d{1,2})(?:
 _MONTH_DAY = re.compile(r"(?<![A-Za-z0-9])(\d{1,2})[ \t]*月[ \t]*(\d{1,2})[ \t]*[日号]")
 _TOKEN = re.compile(r"[A-Za-z0-9]+(?:[-_.:/][A-Za-z0-9]+)*", re.ASCII)
 _PLAIN = re.compile(r"\d+(?:\.\d+)?", re.ASCII)
-_NUMERAL = re.compile(r"[零〇一二两三四五六七八九十百千万亿壹贰叁肆伍陆柒捌玖拾佰仟]+")
+_NUMERAL = re.compile(f"[{HAN_NUMERALS}]+")
 _UNIT = re.compile(r"[ \t]*(?:个?(?:工作日|月|小时|半月|星期|季度)|[元块万天日周年月次笔张份倍成折号]|分钟|小时)")
 _COUNTED = re.compile(r"[ \t]*[次张份号]")
-NUMERAL_CHARS = 40      # a longer row of Chinese numerals is no number, and Python refuses to read 5,000 digits
-_VALUES = dict(zip("零〇一二两三四五六七八九壹贰叁肆伍陆柒捌玖", (0, 0, 1, 2, 2, *range(3, 10), *range(1, 10)), strict=True))
-_SCALES = {"十": 10, "拾": 10, "百": 100, "佰": 100, "千": 1000, "仟": 1000}
-_LARGE = {"万": 10_000, "亿": 100_000_000}
 
 # An order to whoever reads the summary: what a customer hides in a message to reach the model by another way.
 _ORDER = re.compile(
@@ -195,25 +192,8 @@ def _numerals(text: str, *, loose: bool) -> Iterator[Decimal]:
         if len(run) > NUMERAL_CHARS:
             continue
         if loose:
-            yield from (Decimal(_value(run)), Decimal(_value(run.rstrip("万亿"))))
+            yield from (Decimal(numeral(run)), Decimal(numeral(run.rstrip("万亿萬億"))))
         elif run != "一" and _UNIT.match(text, end):
-            yield Decimal(_value(run))
+            yield Decimal(numeral(run))
         elif run == "一" and _UNIT.match(text, end) and not _COUNTED.match(text, end):
             yield Decimal(1)
-
-
-def _value(run: str) -> int:
-    """Return the value of a Chinese numeral; a mere row of digits (`二〇二六`) is read digit by digit."""
-    if not any(ch in _SCALES or ch in _LARGE for ch in run):
-        return int("".join(str(_VALUES[ch]) for ch in run) or "0")
-    total = section = digit = 0
-    for ch in run:
-        if ch in _VALUES:
-            digit = _VALUES[ch]
-        elif ch in _SCALES:
-            section += (digit or 1) * _SCALES[ch]
-            digit = 0
-        else:
-            total = (total + section + digit or 1) * _LARGE[ch]
-            section = digit = 0
-    return total + section + digit
