@@ -206,9 +206,9 @@ class _Around:
     bills: list[Figure]
     events: list[tuple[int, int, str]]
 
-    def placed(self, figure: Figure) -> Figure:
-        """Return the figure with what it is about, and whether it corrects another."""
-        about, corrects = self.about(figure), self.corrects(figure)
+    def placed(self, figure: Figure, *, follows: bool) -> Figure:
+        """Return the figure with what it is about, and whether it corrects another; `follows` a word of correction."""
+        about, corrects = self.about(figure), follows and self.corrects(figure)
         return figure._replace(about=about, corrects=corrects) if about or corrects else figure
 
     def about(self, figure: Figure) -> str:
@@ -269,4 +269,5 @@ def _related(found: list[Figure], text: str) -> list[Figure]:
         [f for f in found if f.kind == "id" and not f.value.startswith("KB-")],
         [(m.start(), m.end(), str(m.lastgroup)) for m in _EVENT.finditer(text)] if dated else [],
     )
-    return [around.placed(figure) for figure in found]
+    firsts = {bisect_left(found, (cue,)) for cue in around.cues}       # a correction is of the figure right behind it
+    return [around.placed(figure, follows=i in firsts) for i, figure in enumerate(found)]

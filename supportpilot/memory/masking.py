@@ -7,7 +7,10 @@ six stars and keeps its last four only where at least as many stay hidden.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterator
 from datetime import date
+
+Span = tuple[int, int, str]
 
 CARD_MARK = "****"
 SECRET_MARK = "******"  # noqa: S105 -- what stands for one
@@ -32,14 +35,16 @@ _CARD = re.compile(
 _NAMED_CARD = re.compile(
     r"(?:银行卡|信用卡|借记卡|储蓄卡|卡号|身份证|\bcard|\bID)(?:号码?|\s?(?:number|no\.?))?\s{0,3}(?:是|为|:|\bis\b)?\s{0,3}"
     rf"(\d(?:{_GAP}\d){{13,18}}[Xx]?)(?![0-9A-Za-z])", re.ASCII | re.IGNORECASE)
-_WORD = (r"(?:密码|口令|密钥|秘钥|令牌|验证码|校验码|动态码|pass(?:word|wd|code|phrase)?|pwd|(?:access|api|secret|private|auth)[ _-]?(?:key|token)"
+_HAN_WORD = "密码|口令|密钥|秘钥|令牌|验证码|校验码|动态码"
+_LATIN_WORD = (r"(?:pass(?:word|wd|code|phrase)?|pwd|(?:access|api|secret|private|auth)[ _-]?(?:key|token)"
          r"|api[ _-]?secret|client[ _-]?secret|secret|token|otp|pin(?: code)?|verification code)")
 _NAMED_SECRET = re.compile(
-    rf"(?:(?<![A-Za-z])|(?<=_)){_WORD}(?![A-Za-z])(?:\s{{0,3}}(?:是|为|:|=|\bis\b|\bwas\b))?[\s\"'“”‘’「`]{{0,4}}(?![=:\"'`]|\*{{4}})([!-~]{{4,500}})",
+    rf"(?:{_HAN_WORD}|(?<![A-Za-z]){_LATIN_WORD}(?![A-Za-z]))(?:\s{{0,3}}(?:是|为|:|=|\bis\b|\bwas\b))?[\s\"'“”‘’「`]{{0,4}}(?![=:\"'`]|\*{{4}})([!-~]{{4,500}})",
     re.IGNORECASE)
 _BARE_SECRET = re.compile(
     r"(?<![A-Za-z0-9_-])(?:sk|pk|rk|ghp|gho|xox[abp]|whsec)[-_][A-Za-z0-9_-]{12,300}|(?<![A-Za-z0-9_-])eyJ[A-Za-z0-9_-]{8,500}(?:\.[A-Za-z0-9_-]{1,2000}){1,2}"
     r"|(?<![A-Za-z0-9])AKIA[A-Z0-9]{12,20}(?![A-Za-z0-9])|(?i:(?<=\bbearer\s))(?!\*{4})[A-Za-z0-9._~+/=-]{12,2000}")
+_DIGIT = re.compile(r"\d")
 _TRAILING = ".,;:!?)]}>\"'`"
 _NO_SECRET = re.compile(
     r"[A-Za-z]{1,4}[-_ ]?\d{3,5}|(?:INV|KB|RF|ORD)-[A-Za-z0-9-]{1,60}|[A-Z]\d{6}|\d{1,4}[-~/.]\d{1,3}(?:[-/.]\d{1,2})?|[A-Za-z'-]{1,40}", re.IGNORECASE)
@@ -57,7 +62,7 @@ def masked(text: str) -> str:
     shown, plain = text, _narrowed(text, _NUMBER_SIGNS)
     for pattern, hide in ((_BARE_SECRET, _secret), (_NAMED_SECRET, _named_secret), (_NAMED_CARD, _named_card),
                           (_ID_CARD, _id_card), (_CARD, _card)):
-        spans = [span for found in pattern.finditer(plain) if (span := hide(found))]
+        spans = list(_spans(pattern, hide, plain))
         if spans:
             shown, plain = _replaced(shown, spans), _replaced(plain, spans)
     return shown
@@ -83,7 +88,18 @@ def is_id_card(number: str) -> bool:
     return number[-1].upper() == check
 
 
-Span = tuple[int, int, str]
+def _spans(pattern: re.Pattern[str], hide: Callable[[re.Match[str]], Span | None], text: str) -> Iterator[Span]:
+    """Yield what is to be masked. What a match did not hide is searched again: `pass=a1b2&token=c3d4`, `密码 token …`."""
+    end, found = 0, pattern.search(text)
+    while found:
+        span = hide(found)
+        if span and span[0] >= end:
+            yield span
+            end = span[1]
+            again = max(found.start() + 1, end - TAIL)
+        else:
+            again = found.start(1) if pattern.groups else found.end()
+        found = pattern.search(text, again)
 
 
 def _narrowed(text: str, table: dict[int, str]) -> str:
@@ -116,7 +132,7 @@ def _named_secret(found: re.Match[str]) -> Span | None:
         value = value.split("&")[0]
     value = value.rstrip(_TRAILING)
     stated = _STATED.search(said) is not None
-    if len(value) < TAIL or not (stated or any(char.isdigit() for char in value)):
+    if len(value) < TAIL or not (stated or _DIGIT.search(value)):
         return None
     if not stated and not _LINKED.search(said) and (_NO_SECRET.fullmatch(value) or value[0] in _TRAILING):
         return None

@@ -18,6 +18,7 @@ SECRETS = [
     ("验证码482913", "验证码******"), ("my password is hunter2024.", "my password is ******2024."), ("PASSWORD=a1b2c3d4&x=1", "PASSWORD=******c3d4&x=1"),
     ("api_key: abcd-efgh-ijkl-9876", "api_key: ******9876"), ("Authorization: Bearer abcdefghijkl3456", "Authorization: Bearer ******3456"),
     ("sk-abcdefghijklmnop1234", "******1234"), ("access token: “zz99yy88xx77”", "access token: “******xx77”"),
+    ("password=a1b2c3d4&token=e5f6g7h8", "password=******c3d4&token=******g7h8"), ("密码 token 12345678", "密码 token ******5678"), ("密码00000PIN 0000", "密码******0PIN ******"), ("密码000A密码0000", "密码******密码******"),
     ("pin code 4821", "pin code ******"), ("client_secret=abc123def456ghi", "client_secret=******6ghi"),
 ]
 PLAIN = [
