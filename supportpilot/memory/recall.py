@@ -23,6 +23,7 @@ ENTRY_OVERHEAD = 6          # the speaker's name and the line break
 QUERY_CHARS = 4_000
 ENOUGH = 2.0
 TAIL_DIGITS = 3
+CHARACTER = 0.25            # what a shared character says, where a pair of them says 1
 _WEIGHTS = {"id": 12.0, "phone": 10.0, "code": 6.0, "amount": 8.0, "card": 8.0, "date": 4.0, "duration": 2.0, "number": 3.0}
 
 _ROUND = re.compile(rf"第\s?(\d{{1,3}}|[{HAN_NUMERALS}]{{1,4}})\s?(?:轮|回合|条|次(?=说|问|提|发|来))|\b(first|second|third|fourth|fifth|sixth|\d{{1,3}}(?:st|nd|rd|th))\s(?:message|turn|round|mail|email|time\si)\b", re.IGNORECASE)
@@ -58,7 +59,7 @@ def recall(
     known = [figures(text, turn.get("at")) for text, turn in zip(texts, folded, strict=True)]
     back = _BACK.search(asked) is not None or _ROUND.search(asked) is not None
     scores = [sum(signs) for signs in zip(
-        _by_figures(figures(asked), known), _by_reference(asked, folded, known) if back else [0.0] * len(texts),
+        _by_figures(figures(asked, turns[-1].get("at")), known), _by_reference(asked, folded, known) if back else [0.0] * len(texts),
         _by_words(asked, texts), strict=True)]
     enough = max(1.0 if back else ENOUGH, max(scores) * 0.4)
     chosen: list[int] = []
@@ -148,5 +149,6 @@ def _by_words(asked: str, texts: Sequence[str]) -> Scores:
     have = [wanted & set(terms(text)) for text in texts]
     often = Counter(term for shared in have for term in shared)
     full = math.log(len(texts) + 1)
-    weight = {term: max(0.0, math.log((len(texts) + 1) / (n + 0.5)) / full) if len(texts) > 1 else 0.6 for term, n in often.items()}
+    weight = {term: (1.0 if len(term) > 1 else CHARACTER) * (
+        max(0.0, math.log((len(texts) + 1) / (n + 0.5)) / full) if len(texts) > 1 else 0.6) for term, n in often.items()}
     return [min(8.0, sum(weight[term] for term in shared)) for shared in have]
