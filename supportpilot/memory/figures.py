@@ -36,7 +36,7 @@ Read = Callable[[re.Match[str], date | None, str], tuple[str, str] | None]
 _EDGE = r"(?<![A-Za-z0-9_])"
 _END = r"(?![A-Za-z0-9])"
 _CURRENCY_WORDS = frozenset(("cny", "rmb", "usd", "hkd", "eur", "gbp", "jpy"))
-_NO_ID_PREFIX = frozenset(("http", "https", "utf", "iso", "sha", "md", "base", "rfc", "win", "ios", "ipv"))
+_NO_ID = frozenset(("http", "https", "utf", "iso", "sha", "md", "base", "rfc", "win", "ios", "ipv", "tls", "aes", "rsa"))
 _ID_NOUN = (r"(?:账单|帐单|发票|订单|工单|流水|合同|凭证|交易|退款单?|支付|商户|客户|会员|运单|快递|申请|审批|单|编|票)(?:编?号码?|编码|ID|id)|单号|编号|票号"
             r"|(?:invoice|bill|order|ticket|case|reference|ref|transaction|contract|tracking)\s{0,2}(?:no\b\.?|number\b|id\b|#)")
 _LOOSE_NOUN = r"账单|帐单|发票|订单|工单|\b(?:invoice|bill|order|ticket|case)\b"
@@ -53,7 +53,7 @@ def _code(m: re.Match[str], _: date | None, __: str) -> tuple[str, str] | None:
 
 def _lettered(m: re.Match[str], _: date | None, __: str) -> tuple[str, str] | None:
     prefix = re.split(r"[-_\d]", m[0], maxsplit=1)[0].lower()
-    if prefix in _CURRENCY_WORDS or prefix in _NO_ID_PREFIX or (prefix[:3] in _MONTH_NAMES and len(prefix) in (3, 4)):
+    if prefix in _CURRENCY_WORDS or not _NO_ID.isdisjoint(re.split(r"[-_\d]", m[0].lower())) or (prefix[:3] in _MONTH_NAMES and len(prefix) in (3, 4)):
         return None
     return "id", m[0].upper()
 

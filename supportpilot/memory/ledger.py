@@ -19,6 +19,7 @@ from supportpilot.memory.tokens import estimate_tokens
 
 SPELLINGS = " | "       # no figure has it
 LONGEST_NUMBER = 40
+SHORT = 3
 _RUN = re.compile(r"[0-9]{1,4000000}")
 _NUMBER = re.compile(r"[0-9]{1,40}(?:\.[0-9]{1,9})?")
 
@@ -172,7 +173,11 @@ def _place(same: Sequence[Fact]) -> tuple[float, bool, tuple[int, ...]]:
 
 
 def _group(fact: Fact) -> float:
-    return 1.5 if fact.value.startswith("KB-") else _GROUPS.get(fact.kind, 3)
+    """Return the place of a fact's kind; articles behind bills, the numbers of a list of steps at the very end."""
+    if fact.value.startswith("KB-"):
+        return 1.5
+    bare = fact.kind == "number" and fact.written.isdecimal() and len(fact.written) < SHORT
+    return 4 if bare else _GROUPS.get(fact.kind, 3)
 
 
 def _line(same: Sequence[Fact], lang: str) -> str:

@@ -155,7 +155,7 @@ SUFFIXED: tuple[tuple[re.Pattern[str], Read], ...] = (
     _rule(rf"百分之({_NUM}|{_HAN})", _percent),
     _rule(rf"{_NO_NUM}{_NO_HAN}(\d{{1,6}}(?:\.\d{{1,2}})?|{_HAN})(?:{_RANGE}(\d{{1,6}}|{_HAN}))?[多余来]?\s?(?:个(半)(?=[月小星礼钟]))?(?:个多)?({_ZH_UNIT}|月(?<=[半多]月)|小时|钟头|星期|礼拜)(半)?(之?以?内)?", _duration),
     _rule(rf"{_NO_NUM}(\d{{1,4}})\s?(h|hrs?|min)(?![A-Za-z])(之?以?内)?", _short),
-    _rule(rf"(?<![{HAN_NUMERALS}个多大小上下前后])半(个月|个?小时|个?钟头|天|年)(之?以?内)?", _half),
+    _rule(rf"(?<![{HAN_NUMERALS}个多大小上下前后])半(个月|个?小时|个?钟头|(?<!了半)天|年)(之?以?内)?", _half),
     _rule(rf"{_NO_NUM}({_NUM})\s?[次个张份笔条位人台家户席倍折页件款种项轮遍套点期]", _counted),
     _rule(rf"{_NO_HAN}(?<!番)({_HAN})[次张份笔人台户家席倍折页遍]", _counted),
     _rule(f"第({_HAN})[次期页]", _counted),

@@ -166,6 +166,11 @@ def test_a_customer_cannot_write_a_line_of_the_ledger():
     assert "待兑现" not in shown
 
 
+def test_the_numbers_of_a_list_of_steps_come_last():
+    shown = render(facts([said("1. 打开设置\n2. 等 10 分钟\n3. 工号 77120", "agent")]), [], 400)
+    assert [line.split(":")[0] for line in shown.splitlines()] == ["- 数字 77120", "- 时长 10 分钟", "- 数字 3", "- 数字 2", "- 数字 1"]
+
+
 def test_a_password_is_no_line_of_the_view():
     assert render(facts([said("密码是 Qx7!92bcd2")]), [], 400) == ""
 
