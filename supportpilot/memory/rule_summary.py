@@ -21,13 +21,13 @@ SHARES = (0.34, 0.0, 0.38, 0.28)      # of the room that the figures leave; thos
 FIGURES_SHARE = 0.4
 FIGURES = {"id": 0, "code": 0, "amount": 1, "date": 1}     # the kinds that are named, and what goes first
 
-_BOUNDARY = re.compile(r"[。!?!?;;\n]+|\.(?=\s|$)")
+_BOUNDARY = re.compile(r"[。!?;\uff01\uff1f\uff1b\n]+|\.(?=\s|$)")
 # Repeats inside are bounded: a customer who repeats one sign 20,000 times must not stop the process.
 _PROMISE = re.compile(r"工作日|小时内|天内|分钟内|预计|承诺|保证|会尽快|会在|将在|稍后|跟进|回复您|提醒|we will|will be|within|by the end", re.IGNORECASE)
 _OPEN = re.compile(r"[吗呢么]$|怎么|什么时候|多久|能不能|可以.{0,6}吗|还是|仍然|依然|不行|没有|没收到|失败|\bstill\b|\bnot\b|\bhow\b|\bwhen\b|\?", re.IGNORECASE)
-_GREETING = re.compile(r"^(?:您好|你好|在吗|在不在|谢谢|多谢|好的|请问|hi|hello|thanks?|thank you|ok)[,,!!。.\s]*$", re.IGNORECASE)
-_COURTESY = re.compile(r"^(?:您好|你好|请问|hi|hello)[,,!!\s]+", re.IGNORECASE)
-_EDGES = " ,,、*#>|-"
+_GREETING = re.compile(r"^(?:您好|你好|在吗|在不在|谢谢|多谢|好的|请问|hi|hello|thanks?|thank you|ok)[,!\uff0c\uff01。.\s]*$", re.IGNORECASE)
+_COURTESY = re.compile(r"^(?:您好|你好|请问|hi|hello)[,!\uff0c\uff01\s]+", re.IGNORECASE)
+_EDGES = " ,\uff0c、*#>|-"
 _CITATION = re.compile(
     r'\s?\[(?:[^\[\]\\\n]|\\.){0,300}\]\([^\s()<>"]{1,500} "KB-[\w-]{1,60}"\)|\s?\[KB-[\w-]{1,60}\]')
 _LINK = re.compile(r"\[([^\[\]]{0,300})\]\([^()]{0,600}\)")

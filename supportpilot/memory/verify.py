@@ -43,7 +43,7 @@ _ERROR = re.compile(
     r"traceback \(most recent|internal server error|bad gateway|gateway time-?out|service unavailable|too many requests|rate.?limit(?:ed)?\b"
     r"|request timed? ?out|connection (?:refused|reset|error)|invalid api.?key|insufficient.?quota|<!doctype|<html|\"error\"\s?:"
     r"|\bas an ai\b|\bi(?:['’]m| am) (?:sorry|unable|not able)\b|\bi can(?:not|['’]t| not)\b"
-    r"|作为(?:一个|一名)?(?:ai|人工智能|大?语言模型)|(?:抱歉|对不起)[,,]?\s?我(?:无法|不能)|我(?:无法|不能)(?:生成|提供|完成|帮助)|(?:请求|调用)(?:失败|超时)",
+    r"|作为(?:一个|一名)?(?:ai|人工智能|大?语言模型)|(?:抱歉|对不起)[,\uff0c]?\s?我(?:无法|不能)|我(?:无法|不能)(?:生成|提供|完成|帮助)|(?:请求|调用)(?:失败|超时)",
     re.IGNORECASE)
 _HIDDEN = re.compile("[\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u2064\ufeff]")
 _UNREADABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f\ud800-\udfff]")

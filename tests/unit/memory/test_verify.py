@@ -83,6 +83,13 @@ def test_a_text_at_the_limit_passes():
     assert problems("长" * SUMMARY_CHARS, "") == []
 
 
+def test_the_summary_by_rule_knows_full_width_stops():
+    wide = [{"role": "customer", "content": "您好\uff0c账单多扣了\uff01什么时候退\uff1f"}, {"role": "agent", "content": "您好\uff01" + "正在为您核实这笔费用" * 20}]
+    assert rule_summary(wide).splitlines()[0] == "- 诉求:账单多扣了;什么时候退"
+    (problem,) = check("抱歉\uff0c我无法给出要点", Source("账单"))
+    assert problem.reason == "error_text"
+
+
 PIECES = st.one_of(
     st.text(max_size=40),
     st.sampled_from(["账单 INV-202603-0006", "1,200.00 元", "¥88.5", "E3001", "2026年9月1日", "2026-11-30", "三个工作日", "十三天内",
