@@ -222,7 +222,7 @@ def _days(m: re.Match[str], today: date | None, _: str) -> str | None:
 def _weekday(m: re.Match[str], today: date | None, _: str) -> str | None:
     if today is None:
         return m[0]
-    monday = -today.weekday() + 7 * (_STEPS[m[1].rstrip("个")] if m[1] else 0)
+    monday = -today.weekday() + 7 * _STEPS.get(m[1].rstrip("个"), 0)
     return _timed(_moved(today, monday + _WEEKDAYS[m[2]]), m.groups()[2:6])
 
 
@@ -239,8 +239,8 @@ def _ago(m: re.Match[str], today: date | None, _: str) -> str | None:
         return None
     if today is None:
         return m[0]
-    sign = -1 if m[3] in ("前", "以前", "之前", "ago") else 1
-    unit = m[2].rstrip("s").lower()
+    sign = -1 if m[3].lower() in ("前", "以前", "之前", "ago") else 1
+    unit = m[2].lower().rstrip("s")
     if unit in ("个月", "month"):
         year, month = _month(today, sign * count)
         return f"{year:04}-{month:02}" if 1 <= year <= 9999 else None

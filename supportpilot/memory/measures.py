@@ -23,10 +23,9 @@ _SYMBOLS = {"¥": "CNY", "$": "USD", "us$": "USD", "hk$": "HKD", "€": "EUR", "
 _WORDS = {"元": "CNY", "块": "CNY", "块钱": "CNY", "圆": "CNY", "人民币": "CNY", "元人民币": "CNY", "cny": "CNY", "rmb": "CNY", "yuan": "CNY", "美元": "USD", "美金": "USD",
           "usd": "USD", "dollar": "USD", "dollars": "USD", "港币": "HKD", "港元": "HKD", "hkd": "HKD", "欧元": "EUR", "eur": "EUR", "euro": "EUR", "euros": "EUR"}
 _UNITS = {
-    "个工作日": "working days", "工作日": "working days", "个交易日": "working days", "个自然日": "days", "自然日": "days", "天": "days", "日": "days",
-    "个小时": "hours", "小时": "hours", "个钟头": "hours", "钟头": "hours", "分钟": "minutes", "秒": "seconds", "秒钟": "seconds", "周": "weeks", "个星期": "weeks", "星期": "weeks",
-    "个礼拜": "weeks", "礼拜": "weeks", "个月": "months", "月": "months", "季度": "quarters", "个季度": "quarters", "年": "years", "day": "days", "hour": "hours", "minute": "minutes",
-    "second": "seconds", "week": "weeks", "month": "months", "quarter": "quarters", "year": "years", "min": "minutes", "hr": "hours",
+    "工作日": "working days", "交易日": "working days", "自然日": "days", "天": "days", "日": "days", "小时": "hours", "钟头": "hours", "分钟": "minutes",
+    "秒": "seconds", "秒钟": "seconds", "周": "weeks", "星期": "weeks", "礼拜": "weeks", "月": "months", "季度": "quarters", "年": "years", "day": "days",
+    "hour": "hours", "hr": "hours", "minute": "minutes", "min": "minutes", "week": "weeks", "month": "months", "quarter": "quarters", "year": "years",
 }
 _ZH_UNIT = r"个?(?:工作日|交易日|自然日|小时|钟头|星期|礼拜|季度)|个月|分钟|秒钟?|天|周(?![一二三四五六日末])|年(?![0-9一二三四五六七八九十]{1,2}月)|日(?=之?以?内)"
 _EN_NUM = r"\d{1,4}(?:\.\d)?|an?|one|two|three|four|five|six|seven|eight|nine|ten|twelve|fourteen|fifteen|twenty|thirty|sixty|ninety"
@@ -90,6 +89,7 @@ def _count_of(text: str | None) -> Decimal | None:
 def _lasting(count: Decimal | None, upto: Decimal | None, unit: str, *, deadline: bool) -> tuple[str, str] | None:
     if count is None:
         return None
+    unit = _UNITS[unit.lower().removeprefix("个")]
     span = f"{count:f}" if upto is None else f"{count:f}-{upto:f}"
     return "duration", f"{'within ' if deadline else ''}{span} {unit}"
 
@@ -98,25 +98,23 @@ def _duration(m: re.Match[str], _: date | None, __: str) -> tuple[str, str] | No
     few = _FEW.fullmatch(m[1])
     if few and not m[2]:        # 两三天: two or three; 五二天 is nothing
         low, high = exact(few[1]) or 0, exact(few[2]) or 0
-        return _lasting(Decimal(low), Decimal(high), _UNITS[m[4]], deadline=bool(m[6])) if high == low + 1 else None
+        return _lasting(Decimal(low), Decimal(high), m[4], deadline=bool(m[6])) if high == low + 1 else None
     count, upto = _count_of(m[1]), _count_of(m[2])
     half = Decimal("0.5") if m[3] or m[5] else Decimal(0)
-    return _lasting(None if count is None else count + half, upto, _UNITS[m[4]], deadline=bool(m[6]))
+    return _lasting(None if count is None else count + half, upto, m[4], deadline=bool(m[6]))
 
 
 def _short(m: re.Match[str], _: date | None, __: str) -> tuple[str, str] | None:
-    return _lasting(Decimal(m[1]), None, "minutes" if m[2].lower() == "min" else "hours", deadline=bool(m[3]))
+    return _lasting(Decimal(m[1]), None, "min" if m[2].lower() == "min" else "hr", deadline=bool(m[3]))
 
 
 def _half(m: re.Match[str], _: date | None, __: str) -> tuple[str, str] | None:
-    return _lasting(Decimal("0.5"), None, _UNITS[m[1]], deadline=bool(m[2]))
+    return _lasting(Decimal("0.5"), None, m[1], deadline=bool(m[2]))
 
 
 def _english_duration(m: re.Match[str], _: date | None, __: str) -> tuple[str, str] | None:
-    unit = _UNITS[m[5].lower()]
-    if m[4] and m[4].lower() in ("working", "business"):
-        unit = f"working {unit}"
-    return _lasting(_count_of(m[2]), _count_of(m[3]), unit, deadline=bool(m[1]))
+    working = m[4] and m[4].lower() in ("working", "business") and m[5].lower() == "day"
+    return _lasting(_count_of(m[2]), _count_of(m[3]), "工作日" if working else m[5], deadline=bool(m[1]))
 
 
 def _percent(m: re.Match[str], _: date | None, __: str) -> tuple[str, str] | None:

@@ -180,7 +180,11 @@ def test_a_password_is_no_line_of_the_view():
 PIECES = st.one_of(
     st.text(max_size=30), st.text(alphabet="0123456789.,:-/ 年月日号元块万一二三两十百零半*", max_size=24), st.sampled_from([text for text, _ in CASES]),
     st.sampled_from(["1\uff123", "\uff0c", "٣٤", "²", "①", "\u200b", "\x1f", "\ud800", "。", "\n", " | ", "****1", "******2345", "下午3点", "15:00", "03", "389.50元", "389.5元", "1,200元"]))
-TEXTS = st.lists(PIECES, max_size=6).map("".join)
+GRAMMAR = st.lists(st.sampled_from([*re.findall(r"\S+", (
+    "上 下 上上 本 这 去 明 前 后 昨 今 个 周 星期 礼拜 月 份 日 号 年 底 初 末 之前 以后 内 以内 天 工作日 交易日 自然日 小时 钟头 分钟 秒钟 季度 半 多 几 大 块 元 钱 毛 角 分 整 第 次 每 张 "
+    "LAST last next This previous AGO ago later Days week Weeks MONTH years Sep september OF 1st 1 3 12 31 2026 0 00 一 二 两 十 百 千 万 亿 零 天 上午 晚 点 : / - . , % ¥ US$ CNY e E3001 INV- # 尾号 手机 "
+    "后四位 密码 卡号 token 是 为 within IN the Business working WORKING h HR min 账单号 错误码 error 不是 不对 更正 到期 扣款 百分之 人民币 w k 到 至 ~ **** ****** \uff0c \uff1a \uff11")), " ", "\n", "\u3000"]), max_size=14).map("".join)
+TEXTS = st.lists(PIECES | GRAMMAR, max_size=6).map("".join)
 TURNS = st.lists(st.fixed_dictionaries({"role": st.sampled_from(["customer", "agent"]), "content": TEXTS, "at": st.sampled_from([AT, None, "x"])}), max_size=8)
 
 
