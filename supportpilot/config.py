@@ -107,7 +107,7 @@ class Settings(BaseSettings):
         description='JSON: {"model": [input, cached input, output]} in CNY per million tokens; "default" for all others',
     )
 
-    context_budget_tokens: Count = Field(1200, description="estimated tokens of summary plus open entries that a ticket may have before its early part is folded")
+    context_budget_tokens: Count = Field(1200, description="tokens of summary, facts and open entries that a ticket may have before its early part is folded")
     context_keep_last: Count = Field(4, description="entries always kept word for word")
     context_entry_max_tokens: Count = Field(600, description="estimated tokens of one entry shown to the model; the middle of a longer one is left out of the view")
     turn_deadline_seconds: Positive = Field(120.0, description="seconds a turn may run before its lease is not renewed any more")

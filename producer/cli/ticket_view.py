@@ -23,6 +23,8 @@ def print_ticket(ticket: dict[str, Any]) -> None:
     for name, text in (("summary", _summary(found)), ("profile", found.get("profile")), ("context", found.get("context"))):
         if text:
             screen.print(Panel(Text(safe(text)), title=f"memory: {name}", title_align="left", border_style="dim"))
+    if found.get("ledger"):
+        screen.print(_ledger(found["ledger"]))
     if found.get("approvals"):
         screen.print(_approvals(found["approvals"]))
     screen.print(_facts(found))
@@ -51,7 +53,26 @@ def _conversation(turns: list[dict[str, Any]]) -> Iterable[RenderableType]:
 def _summary(found: dict[str, Any]) -> str:
     if not found.get("summary"):
         return ""
-    return f"{found['summary']}\n(folded up to entry {found.get('summarized_upto', 0)}; the later ones are kept word for word)"
+    view = found.get("view") or {}
+    folded = f"folded up to entry {found.get('summarized_upto', 0)}; the later ones are kept word for word"
+    recalled = ", ".join(str(index + 1) for index in view.get("recalled") or [])
+    lines = [found["summary"], f"({folded})", f"(recalled in the last turn: entry {recalled})" if recalled else "",
+             f"({view['tokens']} tokens of {view['budget']}{', nothing is left to fold' if view.get('irreducible') else ''})"
+             if view.get("tokens") else ""]
+    return "\n".join(line for line in lines if line)
+
+
+def _ledger(ledger: list[dict[str, Any]]) -> Table:
+    table = Table(title="memory: ledger", title_justify="left", header_style="bold")
+    for heading in ("kind", "figure", "said by", "entry", "times", ""):
+        table.add_column(heading, overflow="fold")
+    for fact in ledger:
+        said = "customer (claim)" if fact.get("speaker") == "customer" else "agent"
+        notes = ", ".join(note for note in (fact.get("about"), "said later" if fact.get("later") else "",
+                                            "folded" if fact.get("folded") else "") if note)
+        table.add_row(*(Text(line(str(value))) for value in (
+            fact.get("kind"), fact.get("shown"), said, int(fact.get("turn") or 0) + 1, fact.get("count"), notes)))
+    return table
 
 
 def _approvals(approvals: list[dict[str, Any]]) -> Table:

@@ -6,7 +6,6 @@ so the newest messages are always the last thing a model reads.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any, TypedDict
 
@@ -14,14 +13,13 @@ from supportpilot.agent.courtesy import ends_with_question, is_bare_thanks
 from supportpilot.agent.handover import handover_note
 from supportpilot.agent.state import Ticket, Turn
 from supportpilot.config import Settings
-from supportpilot.memory.compress import render_turns
-from supportpilot.memory.tokens import estimate_tokens, is_han
+from supportpilot.memory.entries import language_of_text as reply_language
+from supportpilot.memory.entries import render_recalled, render_turns, shorten
+from supportpilot.memory.tokens import counter_for
 from supportpilot.prompts.loader import fence, prompt
 
-_WORD = re.compile(r"[A-Za-z]{2,}")
-HAN_PER_WORD = 4        # a Chinese sentence may quote a long English error message
-HEAD_SHARE = 0.65
-OMITTED = {"zh": "\n[……中间省略 {n} 个字符……]\n", "en": "\n[… {n} characters left out …]\n"}
+__all__ = ["Conversation", "Identity", "Memory", "articles", "language_of", "memory_view", "newest", "nothing_to_answer",
+           "reply_language", "request", "sections", "shorten", "trailing_customer_entries"]
 
 
 class Identity(TypedDict):
@@ -45,15 +43,6 @@ class Memory(Conversation, total=False):
     profile: str
     summary: str
     summarized_upto: int
-
-
-def reply_language(text: str, default: str = "zh") -> str:
-    """Return `zh` or `en` by the letters of a text, `default` if it has none."""
-    han = sum(map(is_han, text))
-    words = len(_WORD.findall(text))
-    if not han and not words:
-        return default
-    return "zh" if han * HAN_PER_WORD >= words else "en"
 
 
 def language_of(state: Conversation) -> str:
@@ -101,37 +90,26 @@ def nothing_to_answer(state: Memory) -> bool:
         is_bare_thanks(turn["content"]) for turn in block)
 
 
-def memory_view(state: Memory, settings: Settings) -> str:
-    """Return the sections basics, profile, summary, recent, handover and newest; empty ones are left out."""
+def memory_view(state: Memory, settings: Settings, ledger: str = "", recalled: Sequence[int] = ()) -> str:
+    """Return the sections basics, profile, ledger, summary, recall, recent, handover and newest; empty ones are left out.
+
+    `recalled` are the indexes of folded entries that are shown again.
+    """
     lang = language_of(state)
     block = newest(state)
     shown = {id(turn) for turn in block}
     recent = [turn for turn in state["turns"][state.get("summarized_upto", 0):] if id(turn) not in shown]
-    limit = settings.context_entry_max_tokens
+    limit, count = settings.context_entry_max_tokens, counter_for(settings.llm_model)
     ticket = state["ticket"]
     basics = (f"email: {_one_line(ticket['customer_email'])}\nsubject: {_one_line(ticket['subject'])}\n"
               f"language: {lang}")
     return sections(
-        basics=basics, profile=state.get("profile") or "", summary=state.get("summary") or "",
-        recent=render_turns([{**turn, "content": shorten(turn["content"], limit, lang)} for turn in recent], lang),
+        basics=basics, profile=state.get("profile") or "", ledger=ledger, summary=state.get("summary") or "",
+        recall=render_recalled(state["turns"], recalled, lang, limit, count),
+        recent=render_turns(recent, lang, limit, count),
         handover=handover_note(state["turns"], lang),
-        newest="\n".join(shorten(turn["content"], limit, lang) for turn in block),
+        newest="\n".join(shorten(turn["content"], limit, lang, count) for turn in block),
     )
-
-
-def shorten(text: str, max_tokens: int, lang: str = "zh") -> str:
-    """Return a text as it is, or its head and tail with the number of characters left out between them."""
-    total = estimate_tokens(text)
-    if total <= max_tokens:
-        return text
-    keep = int(len(text) * max_tokens / total)
-    while True:
-        head = int(keep * HEAD_SHARE)
-        tail = keep - head
-        cut = text[:head] + OMITTED[lang].format(n=len(text) - keep) + text[len(text) - tail:]
-        if keep <= 0 or estimate_tokens(cut) <= max_tokens:
-            return cut
-        keep = int(keep * 0.9)
 
 
 def articles(hits: Sequence[Mapping[str, Any]]) -> str:

@@ -70,6 +70,7 @@ class Deps:
     finish_ticket: (ticket_id, category, kb_id or None, reply) -> the reply that stands in the outbox.
     profile_for: customer_id -> the stored profile, or the template's while a rebuild is asked for.
     summary_for: (ticket_id, turns) -> (summary, upto) that fits these entries, or None.
+    commitments_for: ticket_id -> the promises on it that are not kept yet, one line each.
     check_lease: raises LeaseLost or Transient (deadline) if the turn must stop; asked before each node.
     """
 
@@ -83,6 +84,7 @@ class Deps:
     settings: Settings
     profile_for: Callable[[str], str] = lambda _customer_id: ""
     summary_for: Callable[[str, Sequence[Turn]], tuple[str, int] | None] = lambda _ticket_id, _turns: None
+    commitments_for: Callable[[str], list[str]] = lambda _ticket_id: []
     clock: Callable[[], datetime] = _utc_now
     check_lease: Callable[[str | None], None] = _always
     tool_schemas: list[dict[str, Any]] = field(default_factory=list)

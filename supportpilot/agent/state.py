@@ -27,6 +27,19 @@ class Ticket(TypedDict):
     body: str
 
 
+class View(TypedDict, total=False):
+    """What the memory in `context` costs. `irreducible`: over budget with nothing left to fold.
+
+    `recalled` are the indexes of the folded entries that are shown again; `by_rule`: no stored summary covered all.
+    """
+
+    tokens: int
+    budget: int
+    irreducible: bool
+    recalled: list[int]
+    by_rule: bool
+
+
 class Turn(TypedDict):
     """One entry; `at` is ISO 8601 UTC, `author` names a human colleague, `handed_over` marks the notice of a handoff."""
 
@@ -80,6 +93,7 @@ class PerTurn(TypedDict, total=False):
     draft: str
     hits: list[dict[str, Any]]
     context: str
+    view: View
     outcome: str
     reply: str
     handoff_reason: str
@@ -93,7 +107,7 @@ def fresh_turn() -> PerTurn:
     """Return the start values of every per-turn field."""
     return {
         "customer": None, "triage": {}, "review": {}, "findings": "", "refund_request": None, "revisions": 0,
-        "approval": None, "followup": "", "draft": "", "hits": [], "context": "", "outcome": "", "reply": "",
+        "approval": None, "followup": "", "draft": "", "hits": [], "context": "", "view": {}, "outcome": "", "reply": "",
         "handoff_reason": "",
     }
 

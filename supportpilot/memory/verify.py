@@ -1,6 +1,7 @@
 """Whether a text may be kept as memory: every figure in it must stand in its source. Pure.
 
-A figure that a model made up, once stored, is quoted to the customer for the rest of the ticket.
+A figure that a model made up, once stored, is quoted to the customer for the rest of the ticket. Each refusal has a
+reason code, which is stored with what was kept instead.
 """
 
 from __future__ import annotations
@@ -10,6 +11,13 @@ import unicodedata
 from collections.abc import Iterator
 from dataclasses import dataclass
 from decimal import Decimal
+from functools import cached_property
+from typing import Literal, NamedTuple
+
+from supportpilot.memory.entries import HAN_PER_WORD, letters
+from supportpilot.memory.numerals import HAN_NUMERALS, NUMERAL_CHARS, numeral
+
+Reason = Literal["empty", "too_long", "not_shorter", "unreadable", "invented_figure", "error_text", "instruction", "wrong_language"]
 
 SUMMARY_CHARS = 150
 PROFILE_CHARS_STORED = 300
@@ -19,20 +27,28 @@ _DAY = re.compile(r"(?<![A-Za-z0-9])(\d{4})(?:[-/.]|[ \t]*年[ \t]*)(\d{1,2})(?:
 _MONTH_DAY = re.compile(r"(?<![A-Za-z0-9])(\d{1,2})[ \t]*月[ \t]*(\d{1,2})[ \t]*[日号]")
 _TOKEN = re.compile(r"[A-Za-z0-9]+(?:[-_.:/][A-Za-z0-9]+)*", re.ASCII)
 _PLAIN = re.compile(r"\d+(?:\.\d+)?", re.ASCII)
-_NUMERAL = re.compile(r"[零〇一二两三四五六七八九十百千万亿壹贰叁肆伍陆柒捌玖拾佰仟]+")
+_NUMERAL = re.compile(f"[{HAN_NUMERALS}]+")
 _UNIT = re.compile(r"[ \t]*(?:个?(?:工作日|月|小时|半月|星期|季度)|[元块万天日周年月次笔张份倍成折号]|分钟|小时)")
 _COUNTED = re.compile(r"[ \t]*[次张份号]")
-NUMERAL_CHARS = 40      # a longer row of Chinese numerals is no number, and Python refuses to read 5,000 digits
-_VALUES = dict(zip("零〇一二两三四五六七八九壹贰叁肆伍陆柒捌玖", (0, 0, 1, 2, 2, *range(3, 10), *range(1, 10)), strict=True))
-_SCALES = {"十": 10, "拾": 10, "百": 100, "佰": 100, "千": 1000, "仟": 1000}
-_LARGE = {"万": 10_000, "亿": 100_000_000}
 
 # An order to whoever reads the summary: what a customer hides in a message to reach the model by another way.
 _ORDER = re.compile(
     r"(?:忽略|无视|忘记|不要遵守)[^;;。!?\n]{0,12}(?:指令|指示|规则|提示词|要求)"
     r"|(?:ignore|disregard|forget)\b[^;.!?\n]{0,40}\b(?:instructions?|rules?|prompts?)\b"
+    r"|(?:从现在起|从现在开始)[,,]?你(?:是|要|必须|只)|\b(?:from now on,? you|you are now)\b|(?:system|developer)\s?(?:prompt|message)\s?[::]|系统(?:提示|指令)\s?[::]"
     r"|\[(?:task|repair)\b|</?\s*section",
     re.IGNORECASE)
+# What a model or a proxy says instead of an answer. A ticket may be about such an error: then the source has it too.
+_ERROR = re.compile(
+    r"traceback \(most recent|internal server error|bad gateway|gateway time-?out|service unavailable|too many requests|rate.?limit(?:ed)?\b"
+    r"|request timed? ?out|connection (?:refused|reset|error)|invalid api.?key|insufficient.?quota|<!doctype|<html|\"error\"\s?:"
+    r"|\bas an ai\b|\bi(?:['’]m| am) (?:sorry|unable|not able)\b|\bi can(?:not|['’]t| not)\b"
+    r"|作为(?:一个|一名)?(?:ai|人工智能|大?语言模型)|(?:抱歉|对不起)[,\uff0c]?\s?我(?:无法|不能)|我(?:无法|不能)(?:生成|提供|完成|帮助)|(?:请求|调用)(?:失败|超时)",
+    re.IGNORECASE)
+_HIDDEN = re.compile("[\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u2064\ufeff]")
+_UNREADABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f\ud800-\udfff]")
+HOPELESS = 20           # times the limit: not worth reading further
+FEW_WORDS, FEW_HAN = 4, 8       # product names and codes have no language
 
 
 @dataclass(frozen=True)
@@ -49,6 +65,36 @@ class Figures:
                        *(f"{n:f}" for n in self.numbers - source.numbers)])
 
 
+class Problem(NamedTuple):
+    """Why a text may not be stored: the code, and the same for the model that is asked again."""
+
+    reason: Reason
+    text: str
+
+
+@dataclass(frozen=True)
+class Source:
+    """All that a text was made from. `lang` is the language it has to be in; `length` what it has to be shorter than.
+
+    `known` are its figures where they come from rows and not from `text`.
+    """
+
+    text: str = ""
+    lang: str = ""
+    length: int | None = None
+    known: Figures | None = None
+
+    @cached_property
+    def figures(self) -> Figures:
+        """What the source supports."""
+        return supported(self.text) if self.known is None else self.known
+
+    @cached_property
+    def lowered(self) -> str:
+        """The source in lower case."""
+        return self.text.lower()
+
+
 def claimed(text: str) -> Figures:
     """Return what a text claims; a Chinese numeral counts where a unit follows it (`三次`, `五个工作日`)."""
     return _figures(text, loose=False)
@@ -61,22 +107,45 @@ def supported(text: str) -> Figures:
 
 def orders_its_reader(text: str) -> bool:
     """Tell whether a text holds an instruction to the model that will read it."""
-    return _ORDER.search(unicodedata.normalize("NFKC", text)) is not None
+    return _ORDER.search(unicodedata.normalize("NFKC", _HIDDEN.sub("", text))) is not None
+
+
+def check(text: str, source: Source, limit: int = SUMMARY_CHARS) -> list[Problem]:
+    """Return why exactly this text may not be stored, [] if it may."""
+    if not text.strip():
+        return [Problem("empty", "it is empty")]
+    found = []
+    if len(text) > limit:
+        found.append(Problem("too_long", f"it has {len(text)} characters, at most {limit} are allowed"))
+        if len(text) > limit * HOPELESS:
+            return found
+    elif source.length is not None and len(text) >= source.length:
+        found.append(Problem("not_shorter", f"it is not shorter than what it sums up ({source.length} characters)"))
+    if _UNREADABLE.search(text):
+        found.append(Problem("unreadable", "it has control characters"))
+    missing = claimed(text).missing_in(source.figures)
+    if missing:
+        found.append(Problem("invented_figure", f"the source does not have: {', '.join(missing[:5])}"))
+    if source.known is None and any(error.group().lower() not in source.lowered for error in _ERROR.finditer(text)):
+        found.append(Problem("error_text", "it is the text of an error"))
+    if orders_its_reader(text):
+        found.append(Problem("instruction", "it gives its reader orders"))
+    if _in_another_language(text, source.lang):
+        found.append(Problem("wrong_language", f"it is not in the language of the conversation ({source.lang})"))
+    return found
 
 
 def problems(text: str, source: str | Figures, limit: int = SUMMARY_CHARS) -> list[str]:
-    """Return why a text may not be stored, [] if it may. `source` is all that it was made from."""
-    if not text.strip():
-        return ["it is empty"]
-    found = []
-    if len(text) > limit:
-        found.append(f"it has {len(text)} characters, at most {limit} are allowed")
-    missing = claimed(text).missing_in(supported(source) if isinstance(source, str) else source)
-    if missing:
-        found.append(f"the source does not have: {', '.join(missing[:5])}")
-    if orders_its_reader(text):
-        found.append("it gives its reader orders")
-    return found
+    """Return why a text may not be stored in words, [] if it may. `source` is all that it was made from."""
+    made_from = Source(source) if isinstance(source, str) else Source(known=source)
+    return [problem.text for problem in check(text, made_from, limit)]
+
+
+def _in_another_language(text: str, lang: str) -> bool:
+    han, words = letters(text)
+    if lang == "zh":
+        return words >= FEW_WORDS and han * HAN_PER_WORD < words
+    return lang == "en" and han >= FEW_HAN and han * HAN_PER_WORD >= words
 
 
 def _figures(text: str, *, loose: bool) -> Figures:
@@ -123,25 +192,8 @@ def _numerals(text: str, *, loose: bool) -> Iterator[Decimal]:
         if len(run) > NUMERAL_CHARS:
             continue
         if loose:
-            yield from (Decimal(_value(run)), Decimal(_value(run.rstrip("万亿"))))
+            yield from (Decimal(numeral(run)), Decimal(numeral(run.rstrip("万亿萬億"))))
         elif run != "一" and _UNIT.match(text, end):
-            yield Decimal(_value(run))
+            yield Decimal(numeral(run))
         elif run == "一" and _UNIT.match(text, end) and not _COUNTED.match(text, end):
             yield Decimal(1)
-
-
-def _value(run: str) -> int:
-    """Return the value of a Chinese numeral; a mere row of digits (`二〇二六`) is read digit by digit."""
-    if not any(ch in _SCALES or ch in _LARGE for ch in run):
-        return int("".join(str(_VALUES[ch]) for ch in run) or "0")
-    total = section = digit = 0
-    for ch in run:
-        if ch in _VALUES:
-            digit = _VALUES[ch]
-        elif ch in _SCALES:
-            section += (digit or 1) * _SCALES[ch]
-            digit = 0
-        else:
-            total = (total + section + digit or 1) * _LARGE[ch]
-            section = digit = 0
-    return total + section + digit

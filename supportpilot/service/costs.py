@@ -14,7 +14,7 @@ from supportpilot.llm.usage import apportion
 CostsBy = Literal["ticket", "node", "day", "model", "part"]
 
 # Sections of the prompts that are there because the agent remembers: the three memories, and what makes them.
-MEMORY_PARTS = frozenset({"profile", "summary", "recent", "facts", "previous_summary", "transcript"})
+MEMORY_PARTS = frozenset({"profile", "ledger", "summary", "recall", "recent", "facts", "previous_summary", "transcript"})
 DECIMALS = 8    # as desk.llm_calls stores a cost
 
 

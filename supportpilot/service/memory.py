@@ -7,65 +7,75 @@ approval waits. A run that is lost is made up for after the ticket's, or at the 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from supportpilot.config import Settings
 from supportpilot.db import profiles, summaries
 from supportpilot.db.pool import Database
 from supportpilot.db.summaries import StoredSummary
-from supportpilot.errors import Permanent, SupportPilotError, Transient
+from supportpilot.errors import SupportPilotError
 from supportpilot.memory.checkpoint import thread_values
-from supportpilot.memory.compress import Folded, estimate_tokens, fold, fold_end, render_turns
+from supportpilot.memory.compress import fold
+from supportpilot.memory.entries import Turns
 from supportpilot.memory.ports import ChatModel
 from supportpilot.memory.profile import sources, worded
-from supportpilot.memory.rule_summary import rule_summary
 from supportpilot.memory.stored import newest_summary, source_hash
+from supportpilot.memory.view import fold_end, room_of
 from supportpilot.types import Ports, TurnScope, turn_scope
 
 log = logging.getLogger(__name__)
 
-# A summary of a summary loses figures with each fold, so as long as it can be read at once the whole early part
-# is read again.
-SOURCE_TOKENS = 6_000
-
-Turns = Sequence[Mapping[str, Any]]
-
 
 @dataclass(frozen=True)
 class _Task:
-    """What has to be folded: `turns[:end]`, of which the stored summary covers `upto`."""
+    """What has to be folded: `turns[:end]`; `after` is the newest version, whatever it covers."""
 
     turns: Turns
-    summary: str
-    upto: int
     end: int
+    after: int
 
 
-def compress(db: Database, llm: ChatModel, settings: Settings, ticket_id: str) -> str:
+@dataclass(frozen=True)
+class _KeptNotes:
+    """The notes of one ticket's chunks, each read and written by a statement of its own."""
+
+    db: Database
+    ticket_id: str
+
+    def get(self, key: str, /) -> str | None:
+        with self.db.connection() as conn:
+            return summaries.note(conn, self.ticket_id, key)
+
+    def put(self, key: str, note: str, /) -> None:
+        with self.db.transaction() as conn:
+            summaries.put_note(conn, self.ticket_id, key, note)
+
+
+def compress(db: Database, llm: ChatModel, settings: Settings, ticket_id: str, commitments: Sequence[str] = ()) -> str:
     """Store a summary of the ticket's early part if it is over budget; return what was done, "" if nothing.
 
-    Two at once store the same version once.
+    Of two at once one stores its version. It reads the thread and never writes to it.
 
     Raises:
         Unavailable: the database is away.
     """
     turns = finished(thread_values(db, ticket_id).get("turns") or [])
-    task = _task(db, settings, ticket_id, turns)
+    task = _task(db, settings, ticket_id, turns, commitments)
     if task is None:
         return ""
     with turn_scope(TurnScope(ticket_id, "", node="memory.compress")):
-        folded = _folded(llm, task)
-    version = StoredSummary(ticket_id, folded.upto, source_hash(turns[:folded.upto]), folded.summary, folded.made_by)
+        folded = fold(llm, turns, task.end, _KeptNotes(db, ticket_id))
+    version = StoredSummary(ticket_id, folded.upto, source_hash(turns[:folded.upto]), folded.summary, folded.made_by,
+                            folded.refused)
     with db.transaction() as conn:
-        stored = summaries.put(conn, version)
+        stored = summaries.put(conn, version, task.after)
     return f"folded {folded.upto} entries, by {folded.made_by}" if stored else ""
 
 
-def over_budget(db: Database, settings: Settings, ticket_id: str, turns: Turns) -> bool:
+def over_budget(db: Database, settings: Settings, ticket_id: str, turns: Turns, commitments: Sequence[str] = ()) -> bool:
     """Tell whether `compress` would have something to do; a ticket within the budget costs no statement."""
-    return _task(db, settings, ticket_id, finished(turns)) is not None
+    return _task(db, settings, ticket_id, finished(turns), commitments) is not None
 
 
 def finished(turns: Turns) -> Turns:
@@ -74,26 +84,16 @@ def finished(turns: Turns) -> Turns:
     return turns[:end]
 
 
-def _task(db: Database, settings: Settings, ticket_id: str, turns: Turns) -> _Task | None:
-    budget, keep = settings.context_budget_tokens, settings.context_keep_last
-    if fold_end(turns, "", 0, budget, keep) == 0:
+def _task(db: Database, settings: Settings, ticket_id: str, turns: Turns, commitments: Sequence[str]) -> _Task | None:
+    room = room_of(settings, commitments=commitments)
+    if fold_end(turns, "", 0, room) == 0:
         return None
     with db.connection() as conn:
-        stored = newest_summary(conn, ticket_id, turns[:-keep])
+        stored = newest_summary(conn, ticket_id, turns[:-room.keep_last])
+        after = summaries.newest_version(conn, ticket_id)
     summary, upto = (stored.summary, stored.upto) if stored else ("", 0)
-    end = fold_end(turns, summary, upto, budget, keep)
-    return None if end == upto else _Task(turns, summary, upto, end)
-
-
-def _folded(llm: ChatModel, task: _Task) -> Folded:
-    summary, upto = task.summary, task.upto
-    if estimate_tokens(render_turns(task.turns[:task.end])) <= SOURCE_TOKENS:
-        summary, upto = "", 0
-    try:
-        return fold(llm, task.turns, summary, upto, task.end)
-    except (Transient, Permanent) as error:
-        log.warning("the model gave no summary, stored the rule's: %s", error)
-        return Folded(rule_summary(task.turns[:task.end]), task.end, "rule")
+    end = fold_end(turns, summary, upto, room)
+    return None if end == upto else _Task(turns, end, after)
 
 
 def rebuild_profile(db: Database, llm: ChatModel, ports: Ports, customer_id: str) -> str:
@@ -122,10 +122,13 @@ def rebuild_profile(db: Database, llm: ChatModel, ports: Ports, customer_id: str
     return "the facts changed meanwhile; asked again"
 
 
-def ask_for_compression(db: Database, settings: Settings, ports: Ports, ticket_id: str, turns: Turns) -> None:
+def ask_for_compression(
+    db: Database, settings: Settings, ports: Ports, ticket_id: str, turns: Turns,
+    commitments_for: Callable[[str], Sequence[str]] = lambda _ticket_id: (),
+) -> None:
     """Ask for `compress` if the ticket is over budget. Advice only: it never fails the turn that gives it."""
     try:
-        if over_budget(db, settings, ticket_id, turns):
+        if over_budget(db, settings, ticket_id, turns, commitments_for(ticket_id)):
             ports.schedule_compress(ticket_id)
     except SupportPilotError as error:
         log.warning("did not ask for the compression of %s: %s; its next turn will", ticket_id, error)

@@ -14,6 +14,9 @@ from supportpilot.desk import rules
 from supportpilot.desk.turns import reply_key, withdraw_approval
 from supportpilot.errors import NotFound, Refused, Unusable
 from supportpilot.memory.checkpoint import count_checkpoints, thread_values
+from supportpilot.memory.entries import Turns, language_of_text
+from supportpilot.memory.ledger import facts
+from supportpilot.memory.rule_summary import without_citations
 from supportpilot.service.intake import file_human_reply
 from supportpilot.types import InboundMessage, Ports
 
@@ -39,8 +42,10 @@ def show(db: Database, settings: Settings, ticket_id: str) -> dict[str, Any]:
         last = turns.last_turn(conn, ticket_id)
         return {
             **_face(ticket, last, values),
-            "turns": values.get("turns", []), "held": _held(conn, ticket_id, values.get("turns", [])), "summary": values.get("summary", ""),
-            "summarized_upto": values.get("summarized_upto", 0), "ledger": [],
+            "turns": values.get("turns", []), "held": _held(conn, ticket_id, values.get("turns", [])),
+            "summary": values.get("summary", ""),
+            "summarized_upto": values.get("summarized_upto", 0), "view": values.get("view") or {},
+            "ledger": _ledger(values.get("turns") or [], values.get("summarized_upto", 0)),
             "profile": values.get("profile", ""), "context": values.get("context", ""),
             "tool_log": values.get("tool_log", []),
             "approvals": [_approval(a) for a in approvals.rows(conn, ticket_id=ticket_id)],
@@ -61,6 +66,14 @@ def _face(ticket: TicketRow, last: Row | None, values: dict[str, Any]) -> dict[s
         "subject": ticket.subject, "handoff_reason": ticket.handoff_reason, "reply": values.get("reply", ""),
         "turn_status": (last or {}).get("status"), "last_error": (last or {}).get("last_error"),
     }
+
+
+def _ledger(entries: Turns, upto: int) -> list[dict[str, Any]]:
+    """Return every figure of the conversation; `turn` is the index of the entry that has it first."""
+    lang = language_of_text("\n".join(str(entry["content"]) for entry in entries))
+    return [{"kind": fact.kind, "value": fact.value, "shown": fact.shown, "speaker": fact.speaker, "turn": fact.turn,
+             "count": fact.count, "later": fact.later, "about": fact.about, "folded": fact.turn < upto}
+            for fact in facts(without_citations(entries), lang)]
 
 
 def _approval(a: approvals.Approval) -> dict[str, Any]:

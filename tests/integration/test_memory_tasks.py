@@ -11,6 +11,7 @@ from fixtures.llm import OfflineLLM
 from fixtures.office import CONTACT, DRAFT, TRIAGE, Office, give_paid_invoice, refund_llm
 from fixtures.worker import Workers, wait_for
 
+from supportpilot.db import summaries
 from supportpilot.db.llm_calls import record_call
 from supportpilot.db.pool import Database
 from supportpilot.errors import NotFound, Transient
@@ -19,7 +20,7 @@ from supportpilot.llm.client import LLMClient
 from supportpilot.memory.checkpoint import truncate_checkpoints
 from supportpilot.memory.compress import estimate_tokens, render_turns
 from supportpilot.memory.verify import SUMMARY_CHARS, problems
-from supportpilot.service import intake, memory, ticket, upkeep
+from supportpilot.service import costs, intake, memory, ticket, upkeep
 from supportpilot.types import InboundMessage
 from worker.publish import Publisher, send_now
 
@@ -99,6 +100,105 @@ def test_what_was_said_first_is_still_known_on_the_seventh_turn(tight):
     tight.write("还在吗?我之前说的账单号是多少?", contact=WU_GANG, ticket_id=ticket_id)
     tight.work(ticket_id)
     assert "INV-202603-0006" in tight.thread(ticket_id)["reply"]
+
+
+CHAT = ("账单 INV-202603-0006 的 2990.00 元已经付了,发票在哪里申请?", "我是负责报销的小周,抬头要写杭州云杉科技,别写错了",
+        "开专用发票需要提供哪些资料?", "农业银行同步报 E3002,是什么原因?", "怎么邀请同事一起使用,权限怎么分?", "怎么开启两步验证?",
+        "怎么导出上个月的流水?")
+
+
+def ask(office, ticket_id, line):
+    """Write one more message with the background worked off before; return the thread."""
+    background(office, ticket_id)
+    office.write(line, contact=WU_GANG, ticket_id=ticket_id)
+    office.work(ticket_id)
+    return office.thread(ticket_id)
+
+
+def test_a_bill_number_of_the_first_turn_is_answered_from_the_ledger_on_the_eighth(tight):
+    ticket_id = converse(tight, CHAT, WU_GANG)
+    values = ask(tight, ticket_id, "我之前说的账单号是多少?")
+    assert "INV-202603-0006" in values["reply"]
+    assert "- 单号 INV-202603-0006:客户称" in section(values["context"], "ledger")
+    shown = ticket.show(tight.db, tight.settings, ticket_id)
+    (bill,) = [fact for fact in shown["ledger"] if fact["value"] == "INV-202603-0006" and fact["speaker"] == "customer"]
+    assert (bill["kind"], bill["turn"], bill["folded"]) == ("id", 0, True)
+    assert shown["summarized_upto"] == 11
+    assert shown["view"]["budget"] == 200
+
+
+def test_a_wording_of_the_second_turn_comes_back_word_for_word(tight):
+    ticket_id = converse(tight, CHAT, WU_GANG)
+    values = ask(tight, ticket_id, "我第二轮说的原话是什么?")
+    assert f"客户(早前第3条):{CHAT[1]}" in section(values["context"], "recall")
+    assert CHAT[1] in values["reply"]
+    assert 2 in values["view"]["recalled"]
+
+
+@pytest.mark.parametrize("line", ["我之前说的合同号是多少?", "我之前说的手机号是多少?", "我一开始给你们的订单号是多少来着?"])
+def test_a_number_that_was_never_said_is_asked_for(tight, line):
+    ticket_id = converse(tight, CHAT, WU_GANG)
+    values = ask(tight, ticket_id, line)
+    assert "请您再发一次" in values["reply"]
+    assert not re.search(r"\d{5,}", values["reply"])
+
+
+def test_the_ledger_takes_a_third_of_the_budget_at_most_and_what_it_has_no_room_for_is_in_the_ticket_s_list(tight):
+    ticket_id = converse(tight, (*[f"账单 INV-20260{n}-0006 多扣了 {n}00.00 元,工单 T00010{n} 也没人回" for n in range(1, 9)],), WU_GANG)
+    values = ask(tight, ticket_id, "在吗?")
+    assert estimate_tokens(section(values["context"], "ledger")) <= 200 // 3
+    known = {fact["value"] for fact in ticket.show(tight.db, tight.settings, ticket_id)["ledger"]}
+    assert {f"INV-20260{n}-0006" for n in range(1, 9)} <= known
+
+
+def test_what_memory_costs_is_seen_for_ledger_and_recall(tight):
+    ticket_id = converse(tight, CHAT, WU_GANG)
+    ask(tight, ticket_id, "我第二轮说的原话是什么?")
+    parts = {row["key"]: row for row in costs.board(tight.db, tight.settings, "part")}
+    assert all(parts[name]["memory"] and parts[name]["cost_cny"] > 0 for name in ("ledger", "recall", "summary", "recent"))
+
+
+def test_versions_are_numbered_and_a_writer_that_has_read_an_old_one_stores_nothing(tight):
+    ticket_id = converse(tight, CHAT, WU_GANG)
+    background(tight, ticket_id)
+    rows = tight.rows("SELECT version, upto FROM desk.summaries ORDER BY version")
+    assert [row["version"] for row in rows] == list(range(1, len(rows) + 1))
+    assert [row["upto"] for row in rows] == sorted({row["upto"] for row in rows})
+    late = summaries.StoredSummary(ticket_id, 99, "x", "- 晚到的", "model")
+    with tight.db.transaction() as conn:
+        assert not summaries.put(conn, late, rows[-1]["version"] - 1)
+        assert summaries.put(conn, late, rows[-1]["version"])
+
+
+def test_why_answers_of_the_model_were_refused_is_stored(office):
+    office.llm._texts["summary"] = "- 已退 88888 元"
+    ticket_id = converse(office, LONG)
+    background(office, ticket_id)
+    assert office.one("SELECT made_by, refused FROM desk.summaries ORDER BY version DESC LIMIT 1") == {
+        "made_by": "rule", "refused": ["invented_figure"]}
+
+
+def test_a_very_long_ticket_is_read_in_chunks_whose_notes_are_kept(db):
+    office = Office(db, context_budget_tokens=400)
+    ticket_id = converse(office, ["账单对不上"], compress=False)
+    say_a_lot(office, ticket_id, 60)
+    notes = memory.compress(office.db, office.llm, office.settings, ticket_id)
+    first = len(office.llm.asked("summary"))
+    kept = office.one("SELECT count(*) AS n FROM desk.summary_notes")["n"]
+    assert notes.startswith("folded 118 entries")
+    assert first == kept + 1
+    assert kept > 3
+    say_a_lot(office, ticket_id, 3)
+    assert memory.compress(office.db, office.llm, office.settings, ticket_id).startswith("folded 124 entries")
+    assert len(office.llm.asked("summary")) - first <= 2
+
+
+def say_a_lot(office, ticket_id, rounds):
+    """Put long entries into the thread as finished turns would."""
+    start = len(office.thread(ticket_id)["turns"])
+    said = [{"role": role, "content": f"{role} {start + i}:" + "这张账单的金额和合同对不上,麻烦核对一下明细。" * 8}
+            for i in range(rounds) for role in ("customer", "agent")]
+    office.rt.graph.update_state({"configurable": {"thread_id": ticket_id}}, {"turns": said}, as_node="finalize")
 
 
 def test_without_the_background_process_every_view_is_within_the_budget_or_irreducible(tight, offline_llm):

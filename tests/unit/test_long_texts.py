@@ -15,7 +15,7 @@ from supportpilot.config import load_settings
 from supportpilot.db import segment
 from supportpilot.llm import structured, usage
 from supportpilot.llm.offline import rules
-from supportpilot.memory import compress, rule_summary, tokens, verify
+from supportpilot.memory import compress, ledger, masking, recall, rule_summary, tokens, verify
 from supportpilot.prompts.loader import fence
 from supportpilot.tools.citations import citations_in
 
@@ -36,6 +36,9 @@ READERS: dict[str, Callable[[str], Any]] = {
     "transcript": lambda text: compress.render_turns(_entries(text)),
     "summary by rule": lambda text: rule_summary.rule_summary(_entries(text)),
     "without links": rule_summary.without_links,
+    "ledger": lambda text: ledger.render(ledger.facts(_entries(text)), [], 400),
+    "recall": lambda text: recall.recall(_entries(text), 1, [text], 400),
+    "masking": masking.masked,
     "check of a summary": lambda text: verify.problems(text, text),
     "clip": lambda text: rule_summary.clip(text, 150),
     "links of citations": lambda text: citations.render_links(text, HITS, "http://x"),

@@ -9,7 +9,7 @@ from worker.runtime import runtime
 def compress(ticket_id: str) -> str:
     """Fold the ticket's early part into a summary."""
     rt = runtime()
-    return memory.compress(rt.db, rt.deps.small_llm, rt.settings, ticket_id)
+    return memory.compress(rt.db, rt.deps.small_llm, rt.settings, ticket_id, rt.deps.commitments_for(ticket_id))
 
 
 @app.task(name="memory.rebuild_profile")  # type: ignore[untyped-decorator]

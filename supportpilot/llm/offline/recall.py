@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 
-from supportpilot.llm.offline.lexicon import AMOUNT, CITATION, INVOICE_NUMBER, concepts_in, error_codes
+from supportpilot.llm.offline import details
+from supportpilot.llm.offline.lexicon import CITATION, concepts_in, error_codes
 from supportpilot.llm.offline.text import bare, clip, conversation, normal, sentences
 
 NUMBERS = {"一": 1, "二": 2, "两": 2, "三": 3, "四": 4, "五": 5, "六": 6, "七": 7, "八": 8, "九": 9, "十": 10,
@@ -14,10 +15,11 @@ LINK = re.compile(r"\[([^\[\]]{0,300})\]\([^()]{0,600}\)")
 REMIND = re.compile(r"提醒|remind", re.IGNORECASE)
 
 ASKS_WHERE = re.compile(
-    r"(?:说|聊|讲|谈|进行|处理)到(?:哪|什么)|(?:刚才|之前|前面|上次|上面|上一次|第.轮|昨天|前天|先前).{0,6}(?:说|聊|讲|答应|答复|承诺|提(?:过|到|的|了)|问(?:过|的|了)|告诉)|答应(?:过|了)|承诺(?:过|了)?|说好|说会|回顾|总结一下|还记得|到哪一步|进展"
+    r"(?:说|聊|讲|谈|进行|处理)到(?:哪|什么)|(?:刚才|之前|前面|上次|上面|上一次|第.轮|昨天|前天|先前|一开始|最开始|最初|早些时候).{0,6}(?:说|聊|讲|答应|答复|承诺|提(?:过|到|的|了)|问(?:过|的|了)|(?:给|发|写|报)(?:过|的|了|你|您|给)|告诉)|原话|怎么说的|答应(?:过|了)|承诺(?:过|了)?|说好|说会|回顾|总结一下|还记得|到哪一步|进展"
     r"|where (?:were|are|did) we|what (?:did|have) (?:we|you|i) (?:say|said|tell|told|promise\w*|discuss\w*|mention\w*|talk\w*)|you (?:said|promised|told|mentioned)|as (?:i|we) (?:said|mentioned)|i (?:said|mentioned|told you) (?:earlier|before)|recap|remind me (?:what|where)|earlier you|summar\w+",
 )
-ASKS_DETAIL = re.compile(r"账单号|帐单号|编号|单号|号码|金额|多少钱|报错码|错误码|哪天|几号|日期|(?:invoice|bill|order) (?:number|no)|amount|error code|which (?:invoice|date|day)")
+ASKS_WORDS = re.compile(r"原话|怎么说的|说(?:了|过|的是)(?:什么|啥)|第.{1,2}(?:轮|条|次).{0,6}(?:说|写|问)|what (?:did|have) (?:i|you|we) (?:say|said|write|wrote|ask)|word for word|exact words")
+QUOTED_CHARS = 300
 PROMISE = re.compile(r"(?:会|将|可以|答应|承诺|保证).{0,16}(?:回复|联系|处理|提醒|通知|跟进|退|反馈|答复|解决|安排|到账)|(?:\d{1,6}|[一两二三四五六七八九十]{1,6})\s?(?:个)?(?:工作日|小时|天|日|分钟)(?:之?内|后)|promise|we(?:'ll| will)|within \d+|i(?:'ll| will)", re.IGNORECASE)
 
 
@@ -29,9 +31,8 @@ def asks_for_recap(newest: str) -> bool:
 def recap(sections: dict[str, str], lang: str) -> str:
     """Return what was said, from the recent entries and the summary; honest if there is nothing."""
     newest = normal(sections.get("newest", ""))
-    before = "\n".join(sections.get(name, "") for name in ("facts", "summary", "recent"))
-    if detail := _detail(newest, before, lang):
-        return detail
+    if answer := _quoted(sections, newest, lang) or details.answer(sections, newest, lang):
+        return answer
     parts = [_summary(sections.get("summary", ""), lang), _last_words(sections.get("recent", ""), lang)]
     if re.search(r"答应|承诺|说会|说好|promise|you said|you told", newest):
         parts.insert(0, _promises(sections, lang))
@@ -84,22 +85,18 @@ def _count(sentence: str) -> int:
     return int(word) if word.isdigit() else NUMBERS.get(word, 0)
 
 
-def _detail(newest: str, before: str, lang: str) -> str:
-    """Answer a question for one figure that was named before; ask again if it is not in sight."""
-    asked = ASKS_DETAIL.search(newest)
-    if asked is None or INVOICE_NUMBER.search(newest):
+def _quoted(sections: dict[str, str], newest: str, lang: str) -> str:
+    """Return the recalled entries word for word: the customer's own, or ours if we are asked what we said."""
+    if not ASKS_WORDS.search(newest):
         return ""
-    if re.search(r"金额|多少钱|amount", asked.group()):
-        found = AMOUNT.findall(before)
-    elif re.search(r"报错码|错误码|code", asked.group()):
-        found = error_codes(before)
-    else:
-        found = INVOICE_NUMBER.findall(before)
-    if found:
-        shown = "、".join(dict.fromkeys(found)) if lang == "zh" else ", ".join(dict.fromkeys(found))
-        return f"之前的对话里提到的是:{shown}。" if lang == "zh" else f"What was mentioned earlier: {shown}."
-    return ("我这里看不到您之前提到的这个信息,为避免弄错,请您再发一次。" if lang == "zh"
-            else "I cannot see that detail from earlier; to avoid a mistake, could you please send it again?")
+    ours = bool(re.search(r"你们?.{0,8}(?:说|答|写|承诺)|客服|you (?:say|said|write|wrote|tell|told|promise)", newest))
+    lines = [line for line in conversation(sections.get("recall", "")) if line.customer is not ours]
+    said = [clip(plain(" ".join(line.text.split())), QUOTED_CHARS) for line in lines]
+    if not said:
+        return ""
+    if lang == "zh":
+        return f"{'我们之前的答复是' if ours else '您之前的原话是'}{'、'.join(f'“{text}”' for text in said)}。"
+    return f"{'What we wrote earlier' if ours else 'What you wrote earlier'}: {', '.join(chr(34) + text + chr(34) for text in said)}."
 
 
 def _summary(summary: str, lang: str) -> str:
@@ -127,7 +124,7 @@ def _last_words(recent: str, lang: str) -> str:
 
 def _promises(sections: dict[str, str], lang: str) -> str:
     said = [line.text for line in conversation(sections.get("recent", "")) if not line.customer]
-    places = [sections.get("facts", ""), sections.get("summary", ""), *said]
+    places = [sections.get("ledger", ""), sections.get("recall", ""), sections.get("summary", ""), *said]
     found = [plain(s) for place in places for s in sentences(place) if PROMISE.search(s)]
     if not found:
         return ""

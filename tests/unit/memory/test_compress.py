@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from fakes import FakeLLM
 
-from supportpilot.memory.compress import estimate_tokens, fold_by_rule, maybe_compress, render_turns
+from supportpilot.memory.compress import estimate_tokens, maybe_compress, render_turns
 from supportpilot.memory.rule_summary import rule_summary
 
 
@@ -11,15 +11,13 @@ def turns(count, length=60):
     return [{"role": ("customer", "agent")[i % 2], "content": f"第{i}条" + "字" * length} for i in range(count)]
 
 
-def test_the_folded_entries_and_the_last_summary_are_both_given_to_the_model():
+def test_the_model_reads_the_entries_themselves_and_never_the_last_summary():
     llm = FakeLLM({}, texts={"summary": "- 新要点"})
     summary, upto = maybe_compress(llm, turns(10), "- 旧要点", 2, budget=200, keep_last=4)
     (asked,) = llm.asked("summary")
     assert (summary, upto) == ("- 新要点", 6)
-    assert "- 旧要点" in asked
-    assert "第2条" in asked
-    assert "第5条" in asked
-    assert "第1条" not in asked
+    assert "旧要点" not in asked
+    assert all(f"第{i}条" in asked for i in range(6))
     assert "第6条" not in asked
 
 
@@ -62,16 +60,10 @@ def test_the_model_sees_neither_addresses_nor_article_numbers():
     assert "bank-001" not in asked
 
 
-def test_a_figure_of_the_last_summary_may_be_carried_on():
+def test_a_figure_that_only_the_last_summary_has_is_not_carried_on():
     llm = FakeLLM({}, texts={"summary": "- 账单 INV-7 待退"})
-    assert maybe_compress(llm, turns(10), "- 账单 INV-7", 2, budget=100) == ("- 账单 INV-7 待退", 6)
-
-
-def test_by_rule_the_stored_summary_stays_and_the_rest_is_added_as_short_as_the_budget_wants():
-    wide, narrow = (fold_by_rule(turns(10), "- 旧要点", 2, 6, budget) for budget in (10_000, 1))
-    assert wide.startswith("- 旧要点\n- ")
-    assert narrow.startswith("- 旧要点\n- ")
-    assert len(narrow) < len(wide)
+    summary, upto = maybe_compress(llm, turns(10), "- 账单 INV-7", 2, budget=100)
+    assert (summary, upto) == (rule_summary(turns(10)[:6]), 6)
 
 
 def test_an_english_conversation_gets_the_english_instructions():
