@@ -10,6 +10,7 @@ from supportpilot.config import Settings, get_settings
 
 EXPIRE_APPROVALS_SECONDS = 60.0
 SETTLE_SECONDS = 60.0
+OVERDUE_SECONDS = 60.0
 EMBED_SECONDS = 120.0
 
 
@@ -21,6 +22,7 @@ def entries(settings: Settings) -> dict[str, dict[str, Any]]:
         "desk.sweep": _every(settings.sweep_seconds, "desk.sweep"),
         "desk.expire_approvals": _every(EXPIRE_APPROVALS_SECONDS, "desk.expire_approvals"),
         "desk.settle": _every(SETTLE_SECONDS, "desk.settle"),
+        "desk.overdue": _every(OVERDUE_SECONDS, "desk.overdue"),
     }
 
 

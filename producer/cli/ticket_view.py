@@ -23,6 +23,8 @@ def print_ticket(ticket: dict[str, Any]) -> None:
     for name, text in (("summary", _summary(found)), ("profile", found.get("profile")), ("context", found.get("context"))):
         if text:
             screen.print(Panel(Text(safe(text)), title=f"memory: {name}", title_align="left", border_style="dim"))
+    if found.get("commitments"):
+        screen.print(_commitments(found["commitments"]))
     if found.get("approvals"):
         screen.print(_approvals(found["approvals"]))
     screen.print(_facts(found))
@@ -52,6 +54,16 @@ def _summary(found: dict[str, Any]) -> str:
     if not found.get("summary"):
         return ""
     return f"{found['summary']}\n(folded up to entry {found.get('summarized_upto', 0)}; the later ones are kept word for word)"
+
+
+def _commitments(commitments: list[dict[str, Any]]) -> Table:
+    table = Table(title="promised", title_justify="left", header_style="bold")
+    for heading in ("id", "state", "due", "promise"):
+        table.add_column(heading, overflow="fold")
+    for one in commitments:
+        table.add_row(*(Text(line(value, 200)) for value in (
+            one.get("id"), one.get("state"), moment(one["due_at"]) if one.get("due_at") else "-", one.get("text"))))
+    return table
 
 
 def _approvals(approvals: list[dict[str, Any]]) -> Table:

@@ -101,8 +101,8 @@ def nothing_to_answer(state: Memory) -> bool:
         is_bare_thanks(turn["content"]) for turn in block)
 
 
-def memory_view(state: Memory, settings: Settings) -> str:
-    """Return the sections basics, profile, summary, recent, handover and newest; empty ones are left out."""
+def memory_view(state: Memory, settings: Settings, commitments: Sequence[str] = ()) -> str:
+    """Return the sections basics, profile, commitments, summary, recent, handover and newest; empty ones are left out."""
     lang = language_of(state)
     block = newest(state)
     shown = {id(turn) for turn in block}
@@ -112,7 +112,8 @@ def memory_view(state: Memory, settings: Settings) -> str:
     basics = (f"email: {_one_line(ticket['customer_email'])}\nsubject: {_one_line(ticket['subject'])}\n"
               f"language: {lang}")
     return sections(
-        basics=basics, profile=state.get("profile") or "", summary=state.get("summary") or "",
+        basics=basics, profile=state.get("profile") or "", commitments="\n".join(commitments),
+        summary=state.get("summary") or "",
         recent=render_turns([{**turn, "content": shorten(turn["content"], limit, lang)} for turn in recent], lang),
         handover=handover_note(state["turns"], lang),
         newest="\n".join(shorten(turn["content"], limit, lang) for turn in block),

@@ -221,6 +221,11 @@ def note_answer(conn: Connection, ticket_id: str, category: str, kb_id: str | No
     return done.rowcount == 1
 
 
+def note_promise(conn: Connection, ticket_id: str, promise: str) -> None:
+    """Keep what the ticket's last promise was: its customer's profile is made from it."""
+    conn.execute("UPDATE biz.tickets SET promise = %s WHERE id = %s", (promise, ticket_id))
+
+
 def mark_escalated(conn: Connection, ticket_id: str, reason: str) -> bool:
     """Give the ticket to a human, with the reason; False if there is no such ticket."""
     done = conn.execute(

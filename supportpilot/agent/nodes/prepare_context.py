@@ -18,7 +18,8 @@ class ContextOut(TypedDict):
 def prepare_context(state: Memory, deps: Deps) -> ContextOut:
     """Return the memory view and the summary in it; an unanswered message is never folded."""
     summary, upto = _folded(state, deps)
-    view = memory_view({**state, "summary": summary, "summarized_upto": upto}, deps.settings)
+    view = memory_view({**state, "summary": summary, "summarized_upto": upto}, deps.settings,
+                       deps.commitments_for(state["ticket"]["id"]))
     return {"summary": summary, "summarized_upto": upto, "context": view}
 
 

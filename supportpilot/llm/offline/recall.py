@@ -11,6 +11,7 @@ NUMBERS = {"一": 1, "二": 2, "两": 2, "三": 3, "四": 4, "五": 5, "六": 6,
            "once": 1, "twice": 2, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7, "eight": 8, "nine": 9}
 COUNT = re.compile(r"(\d{1,3}|[一二两三四五六七八九十])\s?次|(\d{1,3}|two|three|four|five|six|seven|eight|nine) times|(?<![a-z])(once|twice)", re.IGNORECASE)
 LINK = re.compile(r"\[([^\[\]]{0,300})\]\([^()]{0,600}\)")
+MOST_PROMISES = 3
 REMIND = re.compile(r"提醒|remind", re.IGNORECASE)
 
 ASKS_WHERE = re.compile(
@@ -126,10 +127,13 @@ def _last_words(recent: str, lang: str) -> str:
 
 
 def _promises(sections: dict[str, str], lang: str) -> str:
+    if kept := [plain(text) for text in sections.get("commitments", "").splitlines() if text.strip()]:
+        shown = ";".join(kept[-MOST_PROMISES:])
+        return f"我们之前答应过您:{shown}。" if lang == "zh" else f"What we promised you before: {shown}."
     said = [line.text for line in conversation(sections.get("recent", "")) if not line.customer]
     places = [sections.get("facts", ""), sections.get("summary", ""), *said]
     found = [plain(s) for place in places for s in sentences(place) if PROMISE.search(s)]
     if not found:
         return ""
-    shown = clip(";".join(s.removeprefix("- ").strip() for s in found[-2:]), 120)
+    shown = clip(";".join(s.removeprefix("- ").strip().rstrip("。.;") for s in found[-2:]), 120)
     return f"我们之前说过:{shown}。" if lang == "zh" else f"What we said before: {shown}."
