@@ -20,7 +20,7 @@ from supportpilot.db.pool import Connection
 from supportpilot.db.turns import TurnRow
 from supportpilot.desk import rules
 from supportpilot.errors import LeaseLost, NotFound, Refused
-from supportpilot.prompts.promises import handed_over
+from supportpilot.prompts.promises import fixed_promises
 
 log = logging.getLogger(__name__)
 
@@ -216,7 +216,7 @@ def give_up(conn: Connection, turn: TurnRow, reason: str, notice: Notice) -> str
     if not turn.silent:
         text = notice(conn, turn.ticket_id)
         commitments.put_reply(conn, OutboxEntry(turn.ticket_id, turn.turn_id, reply_key(turn.turn_id), "handoff", text),
-                              handed_over(text))
+                              fixed_promises(text))
     audit.record(conn, "worker", "turn.given_up", ticket_id=turn.ticket_id, subject=turn.turn_id,
                  detail={"reason": reason[:500]})
     log.error("turn given up ticket=%s turn=%s; its last_error says why", turn.ticket_id, turn.turn_id)

@@ -25,12 +25,15 @@ MIN_CHARS = 4
 LOOKED_AT = 8_000
 
 
+Found = tuple[int, int, Commitment]      # start, end, what stands there
+
+
 @dataclass(frozen=True)
 class Said:
     """A reply and what the rules need to know about it.
 
     at: when it was written. listed: what the reviewer named, `{"text", "due"}` each, unchecked. customer: what the
-    customer wrote. sources: the articles that it may quote.
+    customer wrote. sources: the articles that it may quote. known: promises of a fixed text of ours in it.
     """
 
     reply: str
@@ -39,21 +42,25 @@ class Said:
     listed: Sequence[Mapping[str, Any]] = ()
     customer: Sequence[str] = ()
     sources: Sequence[str] = ()
+    known: Sequence[Commitment] = ()
 
 
 def promised(said: Said) -> tuple[Commitment, ...]:
     """Return the promises of a reply in their order, at most `MAX_COMMITMENTS`: those by rule, then what was listed besides."""
     text = said.reply[:LOOKED_AT]
     heard = _masked(text)
-    found = list(_by_rule(heard, text, said))
+    found = [(at, at + len(one.text), one) for one in said.known if (at := text.find(one.text)) >= 0]
+    found += [entry for entry in _by_rule(heard, text, said) if _free(entry[:2], found)]
     for item in said.listed:
         place = _place(str(item.get("text") or ""), text)
-        if place is None or any(place[0] < end and start < place[1] for start, end, _ in found):
-            continue
-        if _own_words(heard, text, place, said):
+        if place is not None and _free(place, found) and _own_words(heard, text, place, said):
             found.append((*place, Commitment(text[place[0]:place[1]], _due(heard, place, item.get("due"), said))))
     in_order = sorted(found, key=lambda entry: entry[:2])
     return tuple({commitment.text: commitment for *_, commitment in in_order}.values())[:MAX_COMMITMENTS]
+
+
+def _free(place: tuple[int, int], taken: Sequence[Found]) -> bool:
+    return not any(place[0] < end and start < place[1] for start, end, _ in taken)
 
 
 def line(commitment: Commitment, calendar: Calendar, *, overdue: bool = False) -> str:
@@ -138,14 +145,15 @@ _CORE = re.compile(
     r"|\byou(?:['’]ll| will)\b(?! (?:not|never|need|have to)\b).{0,30}?\b(?:hear|receive|get|have)\b"
     r"|\b(?:will|shall) be (?:[a-z]+ )?" + _EN_DONE + r"|\b(?:you can |please )?expect (?:a|an|our|the|to)\b|\bguaranteed\b", re.IGNORECASE)
 _TIMED = re.compile(r"\s*(?:我们|同事|客服)?(?:就|便|必)?(?:能|可)?(?:回复|答复|回电|反馈|联系[您你]|处理|解决|修复|退款|到账|退回|退还|通知|提醒|告知|给[您你]|发到|发给|寄出|有结果|开出)")
+_TO_YOU = re.compile(r"\s*(?:我们|同事|客服)?(?:再|就)?(?:给[您你]|(?:回复|答复|联系|通知|告知|回电给?)[您你])")
 _NOT_OURS = re.compile(r"请(?!放心|您放心|稍|耐心)|[您你](?:可以?|需要?|要|应|得|能)|可以|需要您|麻烦[您你]|建议|通常|一般|往往|\bplease\b(?! (?:expect|be assured|rest))|\byou (?:can(?! expect)|may|must|should|need|could)\b|\busually\b|\bnormally\b|\btypically\b", re.IGNORECASE)
 _NEGATED = re.compile(r"无法|不能|不可以|没有办法|没办法|不一定|未必|不承诺|不保证|不会(?!晚于|超过)|不再|\b(?:cannot|can['’]?t|won['’]?t|will not|unable|not able|do(?:es)? not|don['’]t|never|no promise)\b", re.IGNORECASE)
-_IF = re.compile(r"如果|假如|倘若|要是|如(?:有|需|果|仍|还|遇)|若(?!干)|的话|\b(?:if|in case|should you|unless|whenever)\b", re.IGNORECASE)
+_IF = re.compile(      # "send us the number, and we will …" is one as well
+    r"请(?:您|你)?[^,\uff0c。]{0,30}?(?:发给|发来|发到|告诉|提供|补充|提交|上传|回复|联系)|\bplease (?:send|share|provide|tell|upload|reply|contact|let us know)|如果|假如|倘若|要是|如(?:有|需|果|仍|还|遇)|若(?!干)|的话|\b(?:if|in case|should you|unless|whenever)\b", re.IGNORECASE)
 _AFTER = re.compile(
     r"(?:收到|提供|提交|补充|补齐|上传|发来|发给我们|通过|批准|核实|审核|完成|修复|到账|授权|开通|付款|支付|恢复|确认)[^,，。]{0,12}?(?<!工作日)(?<!小时)(?<!天)(?:之后|以后|后)|一旦"
     r"|\b(?:once|as soon as|upon|following|after (?:we|you|it|the|receiving|approval)|of (?:receiving|receipt)|when (?:we|you|it|the))\b", re.IGNORECASE)
 
-Found = tuple[int, int, Commitment]
 Promise = tuple[int, int, datetime | None]
 
 
@@ -200,7 +208,7 @@ def _is_promise(clause: str, times: Sequence[Deadline], offset: int) -> bool:
     core = _CORE.search(clause)
     if core is not None:
         return not (_NOT_OURS.search(clause[:core.start()]) or _NEGATED.search(clause[:core.end()]))
-    return any(t.limit and _TIMED.match(clause, t.end - offset) for t in times) and not (
+    return any((_TIMED if t.limit else _TO_YOU).match(clause, t.end - offset) for t in times) and not (
         _NOT_OURS.search(clause) or _NEGATED.search(clause))
 
 

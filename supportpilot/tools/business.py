@@ -18,7 +18,7 @@ from supportpilot.db import business, leases, outbox
 from supportpilot.db.commitments import put_reply
 from supportpilot.db.pool import Connection, Row
 from supportpilot.errors import NotFound
-from supportpilot.prompts.promises import handed_over
+from supportpilot.prompts.promises import fixed_promises
 from supportpilot.tools.citations import citations_in
 from supportpilot.types import Commitment, OutboxKind, current_scope
 
@@ -191,7 +191,7 @@ def escalate_to_human(conn: Connection, ticket_id: str, reason: str, reply: str)
         _fence(conn)
         if not business.mark_escalated(conn, ticket_id, reason):
             raise NotFound(f"no ticket {ticket_id}")
-        return _put(conn, ticket_id, "handoff", reply, handed_over(reply))
+        return _put(conn, ticket_id, "handoff", reply, fixed_promises(reply))
 
 
 # inner parts ----------------------------------------------------------------------------------------

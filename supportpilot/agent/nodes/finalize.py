@@ -10,6 +10,7 @@ from supportpilot.agent.context import Conversation
 from supportpilot.agent.deps import Deps
 from supportpilot.agent.state import Turn
 from supportpilot.memory.commitments import Commitment, Said, calendar_of, promised
+from supportpilot.prompts.promises import fixed_promises
 
 _ABOUT_MONEY = re.compile(r"退款|退还|审核|审批|refund|approv", re.IGNORECASE)
 _PARAGRAPHS = re.compile(r"\n\s*\n")
@@ -64,7 +65,7 @@ def _promises(state: FinalizeIn, deps: Deps, written: str) -> tuple[Commitment, 
     return promised(Said(
         written, deps.clock(), calendar_of(str((state.get("customer") or {}).get("locale") or "")), listed,
         customer=[turn["content"] for turn in state["turns"] if turn["role"] == "customer"],
-        sources=[str(hit.get("text") or "") for hit in hits]))
+        sources=[str(hit.get("text") or "") for hit in hits], known=fixed_promises(state.get("followup") or "")))
 
 
 def _text(draft: str, followup: str) -> str:

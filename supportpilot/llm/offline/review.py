@@ -12,7 +12,7 @@ MOST_PROMISES, PROMISE_CHARS = 5, 200
 PROMISES = re.compile(
     r"(?:我们|同事|客服|工程师|专员)(?:会|将).{0,24}(?:回复|答复|联系|处理|提醒|通知|跟进|修复|退款)"
     r"|\b(?:we|a colleague)(?:['’]ll| will) (?!not)(?:\w+ )?(?:reply|get back|contact|fix|refund|remind|notify|follow up)", re.IGNORECASE)
-NO_PROMISE = re.compile(r"如果|若|之前|上次|刚才|您说|[“\"「?\uff1f]|\b(?:if|before:|earlier|so far|you (?:said|wrote))\b", re.IGNORECASE)
+NO_PROMISE = re.compile(r"如果|若|请|之前|上次|刚才|您说|[“\"「?\uff1f]|\b(?:if|please|before:|earlier|so far|you (?:said|wrote))\b", re.IGNORECASE)
 SOURCES_LEFT_OUT = frozenset({"draft", "problems", "previous_draft"})
 
 
@@ -23,7 +23,8 @@ def review(sections: dict[str, str]) -> dict[str, Any]:
     if not text.strip():
         return _verdict(["草稿是空的。" if lang == "zh" else "The draft is empty."])
     verdict = _verdict([*_citations(sections, text, lang), *_figures(sections, text, lang), *_language(text, lang)])
-    return {**verdict, "commitments": _commitments(text)}
+    listed = _commitments(text)
+    return {**verdict, "commitments": listed} if listed else verdict
 
 
 def _commitments(text: str) -> list[dict[str, str]]:
