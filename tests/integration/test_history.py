@@ -249,7 +249,7 @@ def test_a_pruned_snapshot_is_refused_and_history_goes_on_without_it(office: Off
 
 # the ports of a replay
 
-READ_ONLY = {"llm", "small_llm", "retriever", "settings", "clock", "tool_schemas", "summary_for"}
+READ_ONLY = {"llm", "small_llm", "retriever", "settings", "clock", "tool_schemas", "summary_for", "commitments_for"}
 
 
 def test_every_port_of_the_agent_is_known_to_be_read_only_or_is_made_harmless(office: Office) -> None:

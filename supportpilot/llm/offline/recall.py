@@ -12,6 +12,7 @@ NUMBERS = {"一": 1, "二": 2, "两": 2, "三": 3, "四": 4, "五": 5, "六": 6,
 COUNT = re.compile(r"(\d{1,3}|[一二两三四五六七八九十])\s?次|(\d{1,3}|two|three|four|five|six|seven|eight|nine) times|(?<![a-z])(once|twice)", re.IGNORECASE)
 LINK = re.compile(r"\[([^\[\]]{0,300})\]\([^()]{0,600}\)")
 MOST_PROMISES = 3
+OPEN_PROMISE = re.compile(r"^- (?:待兑现:|promised, open: )")
 REMIND = re.compile(r"提醒|remind", re.IGNORECASE)
 
 ASKS_WHERE = re.compile(
@@ -127,8 +128,8 @@ def _last_words(recent: str, lang: str) -> str:
 
 
 def _promises(sections: dict[str, str], lang: str) -> str:
-    if kept := [plain(text) for text in sections.get("commitments", "").splitlines() if text.strip()]:
-        shown = ";".join(kept[-MOST_PROMISES:])
+    if still_open := _open_promises(sections):
+        shown = ";".join(still_open[-MOST_PROMISES:])
         return f"我们之前答应过您:{shown}。" if lang == "zh" else f"What we promised you before: {shown}."
     said = [line.text for line in conversation(sections.get("recent", "")) if not line.customer]
     places = [sections.get("facts", ""), sections.get("summary", ""), *said]
@@ -137,3 +138,10 @@ def _promises(sections: dict[str, str], lang: str) -> str:
         return ""
     shown = clip(";".join(s.removeprefix("- ").strip().rstrip("。.;") for s in found[-2:]), 120)
     return f"我们之前说过:{shown}。" if lang == "zh" else f"What we said before: {shown}."
+
+
+def _open_promises(sections: dict[str, str]) -> list[str]:
+    """Return the promises that are still to be kept, from the section of that name or from the ledger's first lines."""
+    lines = [*sections.get("commitments", "").splitlines(),
+             *(line for line in sections.get("ledger", "").splitlines() if OPEN_PROMISE.match(line))]
+    return [plain(OPEN_PROMISE.sub("", line)) for line in lines if line.strip()]
