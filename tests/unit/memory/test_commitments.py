@@ -186,6 +186,10 @@ def test_a_listed_day_that_cannot_be_is_none(due):
 def test_the_words_decide_on_the_day_not_the_reviewer():
     (commitment,) = found("3 个工作日内回复", listed=[{"text": "3 个工作日内回复", "due": "2026-12-31"}])
     assert local(commitment.due_at) == "12-07 23:59"
+    odd = "退款这件事明天前包在我身上"
+    assert found(odd) == ()
+    (commitment,) = found(odd, listed=[{"text": odd, "due": "2026-12-31"}])
+    assert local(commitment.due_at) == "12-03 23:59"
 
 
 @pytest.mark.parametrize("reply", NOT_OUR_WORDS)
