@@ -87,9 +87,12 @@ _RECAP = re.compile(
     r"|what we said before|(?:main )?points so far|you last wrote|we (?:have )?(?:already )?(?:said|told|answered|promised)|(?:was|were|been) promised|you (?:were|have been) told",
     re.IGNORECASE)
 _REPORT = re.compile(
-    r"(?:您|你|客户)(?:们)?[^,，。;；的]{0,6}?(?:说|提到|提及|表示|声称|称|认为|以为|写道|写的?是|主张)(?!的)(?:[,，:：]\s*)?[^,，;；]*"
+    r"(?:您|你|客户)(?:们)?[^,，。;；的]{0,6}?(?:说|提到|提及|表示|声称|称|认为|以为|写道|写的?是|主张|希望|要求|询问|想问|想让|想要)(?!的)(?:[,，:：]\s*)?[^,，;；]*"
+    r"|(?:您|你|客户)(?:们)?所?(?:说|提|述|称|要求|希望)到?的[^,，;；]*|是否[^,，;；]*|(?:没有|无法|未能|查不到|找不到)[^,，;；]{0,40}?(?:记录|承诺|证据)[^,，;；]*"
+    r"|(?:没有?|未|不曾)曾?(?:承诺|答应|保证|许诺|说过)[^,，;；]*"
     r"|(?:按|照|据)(?:您|你)[^,，]{0,8}[,，]?[^,，;；]*"
-    r"|\b(?:you|customer|your (?:message|mail|email|ticket))\s+(?:have |has |also |just )?(?:said|says?|writes?|wrote|mention(?:ed|s)?|claim(?:ed|s)?|state[ds]?|ask(?:ed)?|think|believe|told us)\b[,:]?[^,;]*"
+    r"|\b(?:you|customer|your (?:message|mail|email|ticket))\s+(?:have |has |also |just )?(?:said|says?|writes?|wrote|mention(?:ed|s)?|claim(?:ed|s)?|state[ds]?|ask(?:ed)?|think|believe|told us|want(?:ed)?|expect(?:ed)?|wish)\b[,:]?[^,;]*"
+    r"|\byou(?: are|['’]re) (?:asking|saying|claiming|telling)\b[^,;]*|\bwhether\b[^,;]*|\b(?:no|not any|any|find no) (?:record|trace|evidence|promise|proof)\b[^,;]*"
     r"|\baccording to (?:you|your)\b[^,;]*,?[^,;]*", re.IGNORECASE)
 
 

@@ -66,6 +66,9 @@ DUE = {
     "您提到退款没有到账,我们会在明天前核实并回复您。": "12-03 23:59",
     "您提到的问题,我们会在 24 小时内回复。": "12-03 10:30",
     "我们会核实,3 个工作日内退款。": "12-07 23:59",
+    "我们会在 24 小时内告知您是否可以退款。": "12-03 10:30",
+    "希望能帮到您,我们会在明天前回复您。": "12-03 23:59",
+    "我们没有查到记录,会在明天前核实并回复您。": "12-03 23:59",
     # English
     "We will get back to you within 24 hours.": "12-03 10:30",
     "We'll refund you within 3 business days.": "12-07 23:59",
@@ -114,6 +117,10 @@ NOT_OUR_WORDS = [
     "You said we will refund you within 3 days.", "You mentioned that you were promised a refund within 3 days.",
     'You wrote: "we will refund you by Friday".', "The main points so far: we will reply within 3 days.",
     "What we promised you before: we will reply by Friday (due 2026-12-04 23:59).", "According to your message, we will refund you within 3 days.",
+    "我们理解您希望我们在三天内退款500元。", "您希望我们会在三天内退款500元,对此我们无法确认。", "关于您所说的三天内退款500元,我们没有记录。",
+    "我们并未答应 3 天内退款。", "您询问我们是否会在 3 天内退款,目前还不能确定。", "是否会在 3 天内退款,要看审核结果。", "没有我们会在 3 天内退款的记录。",
+    "您要求我们在 3 天内退款,目前不能确认。", "We have no record that we will refund you within 3 days.",
+    "You are asking whether we'll refund you by Friday.", "You want us to refund you within 3 days, which we cannot confirm.",
 ]
 
 
