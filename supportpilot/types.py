@@ -74,6 +74,14 @@ class Citation:
 
 
 @dataclass(frozen=True)
+class Commitment:
+    """A promise of the desk: `text` as the reply words it, `due_at` if the words name a time."""
+
+    text: str
+    due_at: datetime | None = None
+
+
+@dataclass(frozen=True)
 class LLMCall:
     """One paid call, attributed to who caused it. Tokens as the provider counted them, cost in CNY."""
 

@@ -13,7 +13,7 @@ from supportpilot.agent.deps import Deps
 from supportpilot.config import Settings
 from supportpilot.errors import SupportPilotError
 from supportpilot.llm.client import ChatResult, ToolCall
-from supportpilot.types import Hit, current_scope
+from supportpilot.types import Commitment, Hit, current_scope
 
 T = TypeVar("T")
 
@@ -55,6 +55,7 @@ class FakeLLM:
         self.requests: list[list[dict[str, Any]]] = []
         self.tools_offered: list[list[dict[str, Any]] | None] = []
         self.fail = dict(fail or {})
+        self.commitments: list[dict[str, str]] = []      # what every review lists
         self._triages = [triage] if isinstance(triage, dict) else list(triage)
         self._drafts = [draft] if isinstance(draft, str) else list(draft)
         self._reviews = list(reviews)
@@ -78,7 +79,8 @@ class FakeLLM:
         if task == "triage":
             return schema(**_next(self._triages))
         verdict = self._reviews.pop(0) if self._reviews else True
-        return schema(passed=verdict is True, problems=[] if verdict is True else verdict)
+        listed = {"commitments": self.commitments} if self.commitments else {}
+        return schema(passed=verdict is True, problems=[] if verdict is True else verdict, **listed)
 
     def close(self) -> None:
         """Nothing is open."""
@@ -123,6 +125,7 @@ class FakeTools:
         self.refunds: list[dict[str, Any]] = []
         self.escalations: list[tuple[str, str, str]] = []
         self.finished: list[tuple[str, str, str | None, str]] = []
+        self.promised: list[Commitment] = []
         self.outbox: dict[str, str] = {}
 
     def call_tool(self, name: str, arguments: dict[str, Any], *, ticket_id: str) -> tuple[str, bool]:
@@ -136,7 +139,9 @@ class FakeTools:
         self.escalations.append((ticket_id, reason, reply))
         return self._put(reply)
 
-    def finish_ticket(self, ticket_id: str, category: str, kb_id: str | None, reply: str) -> str:
+    def finish_ticket(self, ticket_id: str, category: str, kb_id: str | None, reply: str,
+                      commitments: Sequence[Commitment] = ()) -> str:
+        self.promised.extend(commitments)
         self.finished.append((ticket_id, category, kb_id, reply))
         return self._put(reply)
 

@@ -25,4 +25,5 @@ ROUTES: Final[dict[str, str]] = {
     "desk.sweep": DESK,
     "desk.expire_approvals": DESK,
     "desk.settle": DESK,
+    "desk.overdue": DESK,
 }

@@ -25,6 +25,8 @@ def print_ticket(ticket: dict[str, Any]) -> None:
             screen.print(Panel(Text(safe(text)), title=f"memory: {name}", title_align="left", border_style="dim"))
     if found.get("ledger"):
         screen.print(_ledger(found["ledger"]))
+    if found.get("commitments"):
+        screen.print(_commitments(found["commitments"]))
     if found.get("approvals"):
         screen.print(_approvals(found["approvals"]))
     screen.print(_facts(found))
@@ -72,6 +74,16 @@ def _ledger(ledger: list[dict[str, Any]]) -> Table:
                                             "folded" if fact.get("folded") else "") if note)
         table.add_row(*(Text(line(str(value))) for value in (
             fact.get("kind"), fact.get("shown"), said, int(fact.get("turn") or 0) + 1, fact.get("count"), notes)))
+    return table
+
+
+def _commitments(commitments: list[dict[str, Any]]) -> Table:
+    table = Table(title="promised", title_justify="left", header_style="bold")
+    for heading in ("id", "state", "due", "promise"):
+        table.add_column(heading, overflow="fold")
+    for one in commitments:
+        table.add_row(*(Text(line(value, 200)) for value in (
+            one.get("id"), one.get("state"), moment(one["due_at"]) if one.get("due_at") else "-", one.get("text"))))
     return table
 
 

@@ -11,10 +11,12 @@ from pydantic import BaseModel
 
 from supportpilot.agent.state import Turn
 from supportpilot.config import Settings, get_settings
+from supportpilot.db import commitments
 from supportpilot.db.llm_calls import record_call
 from supportpilot.db.pool import Connection, Database
 from supportpilot.kb.retriever import HybridRetriever
 from supportpilot.llm.client import ChatResult, LLMClient, Message
+from supportpilot.memory.commitments import calendar_of, line
 from supportpilot.memory.profile import sources, template
 from supportpilot.memory.stored import newest_summary
 from supportpilot.tools import business
@@ -67,10 +69,10 @@ class Deps:
     call_tool: (name, arguments, ticket_id=...) -> (text, is_error).
     escalate: (ticket_id, reason, reply) -> the notice that stands in the outbox.
     decide_refund: (ticket_id, approved, approver, reason, request, approval_id) -> {"status", "amount", ...}.
-    finish_ticket: (ticket_id, category, kb_id or None, reply) -> the reply that stands in the outbox.
+    finish_ticket: (ticket_id, category, kb_id or None, reply, commitments=()) -> the reply that stands in the outbox.
     profile_for: customer_id -> the stored profile, or the template's while a rebuild is asked for.
     summary_for: (ticket_id, turns) -> (summary, upto) that fits these entries, or None.
-    commitments_for: ticket_id -> the promises on it that are not kept yet, one line each.
+    commitments_for: ticket_id -> the promises on it that are not kept yet, one line each with its due date.
     check_lease: raises LeaseLost or Transient (deadline) if the turn must stop; asked before each node.
     """
 
@@ -80,7 +82,7 @@ class Deps:
     call_tool: Callable[..., tuple[str, bool]]
     escalate: Callable[[str, str, str], str]
     decide_refund: Callable[..., dict[str, Any]]
-    finish_ticket: Callable[[str, str, str | None, str], str]
+    finish_ticket: Callable[..., str]
     settings: Settings
     profile_for: Callable[[str], str] = lambda _customer_id: ""
     summary_for: Callable[[str, Sequence[Turn]], tuple[str, int] | None] = lambda _ticket_id, _turns: None
@@ -111,7 +113,8 @@ class Deps:
             call_tool=_in_transaction(db, call_tool), escalate=_in_transaction(db, business.escalate_to_human),
             decide_refund=_in_transaction(db, business.decide_refund),
             finish_ticket=_in_transaction(db, business.finish_ticket),
-            profile_for=_profile_port(db, ports or Ports()), summary_for=_summary_port(db), tool_schemas=business.TOOL_SCHEMAS,
+            profile_for=_profile_port(db, ports or Ports()), summary_for=_summary_port(db),
+            commitments_for=_commitments_port(db), tool_schemas=business.TOOL_SCHEMAS,
         )
 
     def close(self) -> None:
@@ -153,3 +156,12 @@ def _summary_port(db: Database) -> Callable[[str, Sequence[Turn]], tuple[str, in
             stored = newest_summary(conn, ticket_id, turns)
         return (stored.summary, stored.upto) if stored else None
     return summary_for
+
+
+def _commitments_port(db: Database) -> Callable[[str], list[str]]:
+    def commitments_for(ticket_id: str) -> list[str]:
+        with db.connection() as conn:
+            found = commitments.open_commitments(conn, ticket_id)
+            calendar = calendar_of(commitments.locale_of(conn, ticket_id) if found else "")
+        return [line(one.commitment, calendar, overdue=one.overdue) for one in found]
+    return commitments_for

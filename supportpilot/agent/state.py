@@ -11,10 +11,11 @@ import operator
 import uuid
 from typing import Annotated, Any, Literal, NotRequired, TypedDict, get_type_hints
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, BeforeValidator, Field
 
 Category = Literal["billing", "refund", "invoice", "account", "technical", "plan_change", "api", "other"]
 Role = Literal["customer", "agent"]
+PROMISE_CHARS, DUE_CHARS, MAX_PROMISES = 200, 40, 10
 Outcome = Literal["resolved", "waiting_approval", "escalated"]
 
 
@@ -129,8 +130,26 @@ class Triage(BaseModel):
     still_unsolved: bool = Field(default=False, description="true if the customer says that the last answer did not help")
 
 
+class Promise(BaseModel):
+    """A commitment as the reviewer names it."""
+
+    text: str = Field(max_length=PROMISE_CHARS, description="its words, copied from the draft")
+    due: str = Field(default="", max_length=DUE_CHARS, description="YYYY-MM-DD or YYYY-MM-DDThh:mm, empty if the words name no time")
+
+
+def _readable(found: object) -> object:
+    """A list that is malformed must not cost the verdict: the rules find promises by themselves."""
+    if not isinstance(found, list):
+        return []
+    kept = [item for item in found if isinstance(item, dict) and isinstance(item.get("text"), str)
+            and len(item["text"]) <= PROMISE_CHARS and isinstance(item.get("due", ""), str) and len(item.get("due", "")) <= DUE_CHARS]
+    return kept[:MAX_PROMISES]
+
+
 class Review(BaseModel):
     """The verdict on a draft."""
 
     passed: bool
     problems: list[str] = Field(default_factory=list, description="if not passed: each problem in one sentence")
+    commitments: Annotated[list[Promise], BeforeValidator(_readable)] = Field(
+        default_factory=list, max_length=MAX_PROMISES, description="each promise of the draft: what we will do, and by when")

@@ -114,12 +114,15 @@ def bank_connections(conn: Connection, customer_id: str) -> list[Row]:
 
 
 def resolved_tickets(conn: Connection, customer_id: str, limit: int) -> list[Row]:
-    """Return a customer's resolved tickets, newest first."""
+    """Return a customer's resolved tickets, newest first; a promise that was never sent, or is dropped, is none."""
     return conn.execute(
         """
-        SELECT id, subject, status, category, error_code, resolution, promise, wish, created_at
-        FROM biz.tickets WHERE customer_id = %s AND status = 'resolved'
-        ORDER BY created_at DESC, id DESC LIMIT %s
+        SELECT t.id, t.subject, t.status, t.category, t.error_code, t.resolution,
+               CASE WHEN NOT coalesce((SELECT every(c.state IN ('unsent', 'dropped')) FROM desk.commitment_states c
+                                       WHERE c.ticket_id = t.id AND c.text = t.promise), false) THEN t.promise END AS promise,
+               t.wish, t.created_at
+        FROM biz.tickets t WHERE t.customer_id = %s AND t.status = 'resolved'
+        ORDER BY t.created_at DESC, t.id DESC LIMIT %s
         """, (customer_id, limit)).fetchall()
 
 
@@ -219,6 +222,11 @@ def note_answer(conn: Connection, ticket_id: str, category: str, kb_id: str | No
     done = conn.execute(
         "UPDATE biz.tickets SET category = %s, resolution_kb = %s WHERE id = %s", (category, kb_id, ticket_id))
     return done.rowcount == 1
+
+
+def note_promise(conn: Connection, ticket_id: str, promise: str) -> None:
+    """Keep what the ticket's last promise was: its customer's profile is made from it."""
+    conn.execute("UPDATE biz.tickets SET promise = %s WHERE id = %s", (promise, ticket_id))
 
 
 def mark_escalated(conn: Connection, ticket_id: str, reason: str) -> bool:

@@ -13,13 +13,14 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from supportpilot.config import Settings
-from supportpilot.db import approvals, audit, inbox, leases, llm_calls, outbox, tickets, turns
+from supportpilot.db import approvals, audit, commitments, inbox, leases, llm_calls, outbox, tickets, turns
 from supportpilot.db.approvals import Asked
 from supportpilot.db.outbox import OutboxEntry
 from supportpilot.db.pool import Connection
 from supportpilot.db.turns import TurnRow
 from supportpilot.desk import rules
 from supportpilot.errors import LeaseLost, NotFound, Refused
+from supportpilot.prompts.promises import fixed_promises
 
 log = logging.getLogger(__name__)
 
@@ -213,8 +214,9 @@ def give_up(conn: Connection, turn: TurnRow, reason: str, notice: Notice) -> str
     tickets.set_status(conn, turn.ticket_id, rules.ticket_after(ticket.status, "escalate"))
     tickets.set_handoff_reason(conn, turn.ticket_id, f"given up: {reason[:300]}")
     if not turn.silent:
-        outbox.put(conn, OutboxEntry(turn.ticket_id, turn.turn_id, reply_key(turn.turn_id), "handoff",
-                                     notice(conn, turn.ticket_id)))
+        text = notice(conn, turn.ticket_id)
+        commitments.put_reply(conn, OutboxEntry(turn.ticket_id, turn.turn_id, reply_key(turn.turn_id), "handoff", text),
+                              fixed_promises(text))
     audit.record(conn, "worker", "turn.given_up", ticket_id=turn.ticket_id, subject=turn.turn_id,
                  detail={"reason": reason[:500]})
     log.error("turn given up ticket=%s turn=%s; its last_error says why", turn.ticket_id, turn.turn_id)

@@ -26,7 +26,7 @@ TOPICS = {"billing": "费用", "refund": "退款", "invoice": "发票", "account
 
 _PLAN = re.compile(r"[\u4e00-\u9fff]{2}版")
 _VIP = re.compile(r"(?<!非)(?<!非\s)(?<!不是)(?<!不是\s)(?<!not a )(?<!not )VIP", re.IGNORECASE)
-_COUNTED = re.compile(r"([A-Za-z]\d{3,5})[^。;;A-Za-z]{0,10}?([\d一二两三四五六七八九十]+)\s*次")
+_COUNTED = re.compile(r"([A-Za-z]\d{3,5})[^。;；A-Za-z]{0,10}?([\d一二两三四五六七八九十]+)\s*次")
 _MONTH = re.compile(r"(\d{4})-(\d{2})")
 
 

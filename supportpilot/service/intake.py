@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable
 
 from supportpilot.config import Settings
-from supportpilot.db import approvals, outbox, quarantine
+from supportpilot.db import approvals, commitments, outbox, quarantine
 from supportpilot.db.inbox import Known
 from supportpilot.db.outbox import OutboxEntry
 from supportpilot.db.pool import Connection, Database
@@ -115,5 +115,6 @@ def retry_quarantine(db: Database, settings: Settings, ports: Ports, quarantine_
 
 
 def file_human_reply(conn: Connection, ticket: TicketRow, message: InboundMessage) -> Filed:
-    """Store a human colleague's words on a ticket whose row the caller holds."""
+    """Store a human colleague's words on a ticket whose row the caller holds; the handoff notice promised just that."""
+    commitments.keep_handed_over(conn, ticket.id, message.contact_name or "colleague")
     return mailbox.file_message(conn, message, idle_minutes=1, debounce=(0.0, 0.0), ticket=ticket)

@@ -6,7 +6,7 @@ import uuid
 from typing import Any
 
 from supportpilot.config import Settings
-from supportpilot.db import approvals, audit, inbox, llm_calls, outbox, tickets, turns
+from supportpilot.db import approvals, audit, commitments, inbox, leases, llm_calls, outbox, tickets, turns
 from supportpilot.db.outbox import OutboxEntry
 from supportpilot.db.pool import Connection, Database, Row
 from supportpilot.db.tickets import TicketRow
@@ -14,6 +14,7 @@ from supportpilot.desk import rules
 from supportpilot.desk.turns import reply_key, withdraw_approval
 from supportpilot.errors import NotFound, Refused, Unusable
 from supportpilot.memory.checkpoint import count_checkpoints, thread_values
+from supportpilot.memory.commitments import Said, calendar_of, promised
 from supportpilot.memory.entries import Turns, language_of_text
 from supportpilot.memory.ledger import facts
 from supportpilot.memory.rule_summary import without_citations
@@ -49,6 +50,7 @@ def show(db: Database, settings: Settings, ticket_id: str) -> dict[str, Any]:
             "profile": values.get("profile", ""), "context": values.get("context", ""),
             "tool_log": values.get("tool_log", []),
             "approvals": [_approval(a) for a in approvals.rows(conn, ticket_id=ticket_id)],
+            "commitments": commitments.rows(conn, ticket_id=ticket_id),
             "outbox": outbox.rows(conn, ticket_id=ticket_id)[::-1],
             "cost_cny": llm_calls.cost_of_ticket(conn, ticket_id),
             "pending_messages": [_pending(m) for m in inbox.pending(conn, ticket_id)],
@@ -133,7 +135,8 @@ def reply(db: Database, ports: Ports, ticket_id: str, body: str, by: str, comman
         tickets.take_over(conn, ticket_id, filed.seq)
         if ticket.handoff_reason is None:
             tickets.set_handoff_reason(conn, ticket_id, f"{by} took the ticket over")
-        outbox.put(conn, OutboxEntry(ticket_id, None, key, "human", text, author=by))
+        promises = promised(Said(text, leases.clock(conn), calendar_of(commitments.locale_of(conn, ticket_id))))
+        commitments.put_reply(conn, OutboxEntry(ticket_id, None, key, "human", text, author=by), promises)
         audit.record(conn, by, "ticket.reply", ticket_id=ticket_id, subject=filed.message_id)
         unsent = outbox.next_unsent(conn, ticket_id)
     if unsent:
@@ -185,7 +188,8 @@ def release(db: Database, ports: Ports, ticket_id: str, by: str = "operator") ->
 def resolve(db: Database, ports: Ports, ticket_id: str, by: str = "operator") -> str:
     """Close the matter now; return the ticket's status.
 
-    On a human's ticket one silent turn takes the held messages into the conversation first.
+    On a human's ticket one silent turn takes the held messages into the conversation first. Whoever resolves a ticket
+    says that its promises are kept, but for those whose day is still to come.
 
     Raises:
         NotFound: no such ticket.
@@ -202,6 +206,8 @@ def resolve(db: Database, ports: Ports, ticket_id: str, by: str = "operator") ->
         if held and ticket.status != "escalated":
             raise Refused(f"{len(held)} message(s) of {ticket_id} wait for an answer; try again when they have it")
         audit.record(conn, by, "ticket.resolve", ticket_id=ticket_id)
+        for commitment_id in commitments.keep_of_ticket(conn, ticket_id, by):
+            audit.record(conn, by, "commitment.kept", ticket_id=ticket_id, subject=commitment_id)
         if held:
             turns.create(conn, ticket_id, held, taken_over_seq=ticket.taken_over_seq, silent=True)
         else:

@@ -7,6 +7,7 @@ never from a text that a model wrote, and the second run returns what the first 
 from __future__ import annotations
 
 import uuid
+from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from typing import Annotated, Any
@@ -14,10 +15,12 @@ from typing import Annotated, Any
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 
 from supportpilot.db import business, leases, outbox
+from supportpilot.db.commitments import put_reply
 from supportpilot.db.pool import Connection, Row
 from supportpilot.errors import NotFound
+from supportpilot.prompts.promises import fixed_promises
 from supportpilot.tools.citations import citations_in
-from supportpilot.types import OutboxKind, current_scope
+from supportpilot.types import Commitment, OutboxKind, current_scope
 
 CURRENCY = "CNY"
 MAX_TEXT = 500
@@ -157,8 +160,11 @@ def decide_refund(  # noqa: PLR0913 -- the seed's signature, and two keys that i
         return _pay(conn, _Decision(ticket_id, approver, reason, _approval_key(approval_id)), wanted)
 
 
-def finish_ticket(conn: Connection, ticket_id: str, category: str, kb_id: str | None, reply: str) -> str:
-    """Put the reply into the outbox and note what it was about; return the text that stands.
+def finish_ticket(
+    conn: Connection, ticket_id: str, category: str, kb_id: str | None, reply: str,
+    commitments: Sequence[Commitment] = (),
+) -> str:
+    """Put the reply and its promises into the outbox and note what it was about; return the text that stands.
 
     Raises:
         LeaseLost: another worker has the ticket.
@@ -168,7 +174,10 @@ def finish_ticket(conn: Connection, ticket_id: str, category: str, kb_id: str | 
         _fence(conn)
         if not business.note_answer(conn, ticket_id, category, kb_id):
             raise NotFound(f"no ticket {ticket_id}")
-        return _put(conn, ticket_id, "reply", reply)
+        stands = _put(conn, ticket_id, "reply", reply, commitments)
+        if commitments and stands == reply:
+            business.note_promise(conn, ticket_id, commitments[-1].text)
+        return stands
 
 
 def escalate_to_human(conn: Connection, ticket_id: str, reason: str, reply: str) -> str:
@@ -182,7 +191,7 @@ def escalate_to_human(conn: Connection, ticket_id: str, reason: str, reply: str)
         _fence(conn)
         if not business.mark_escalated(conn, ticket_id, reason):
             raise NotFound(f"no ticket {ticket_id}")
-        return _put(conn, ticket_id, "handoff", reply)
+        return _put(conn, ticket_id, "handoff", reply, fixed_promises(reply))
 
 
 # inner parts ----------------------------------------------------------------------------------------
@@ -220,11 +229,11 @@ def _approval_key(approval_id: str | None) -> str:
     return approval_id or f"turn:{_turn_id() or uuid.uuid4().hex}"
 
 
-def _put(conn: Connection, ticket_id: str, kind: OutboxKind, body: str) -> str:
+def _put(conn: Connection, ticket_id: str, kind: OutboxKind, body: str, promised: Sequence[Commitment]) -> str:
     turn_id = _turn_id()
-    return outbox.put(conn, outbox.OutboxEntry(
+    return put_reply(conn, outbox.OutboxEntry(
         ticket_id=ticket_id, turn_id=turn_id, key=f"turn:{turn_id or uuid.uuid4().hex}:reply", kind=kind, body=body,
-        citations=citations_in(body)))
+        citations=citations_in(body)), promised)
 
 
 def _wanted(request: dict[str, Any] | None) -> _Wanted | str:

@@ -1,6 +1,6 @@
 """Tasks of the desk: cheap statements that keep work moving."""
 
-from supportpilot.service import approval, upkeep
+from supportpilot.service import approval, commitments, upkeep
 from worker.app import app
 from worker.runtime import runtime
 
@@ -25,3 +25,9 @@ def settle() -> int:
     """Resolve answered tickets that have been quiet long enough."""
     rt = runtime()
     return upkeep.settle(rt.db, rt.ports, rt.settings)
+
+
+@app.task(name="desk.overdue")  # type: ignore[untyped-decorator]
+def overdue() -> int:
+    """Note promises that have become overdue."""
+    return commitments.note_overdue(runtime().db)

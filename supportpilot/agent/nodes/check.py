@@ -34,12 +34,16 @@ def check(state: CheckIn, deps: Deps) -> CheckOut:
     broken = _broken_rules(state, deps)
     review = Review(passed=False, problems=broken) if broken else _reviewed(state, deps)
     if review.passed:
-        return {"review": review.model_dump()}
+        return {"review": _stored(review)}
     revisions = state.get("revisions", 0) + 1
-    update: CheckOut = {"review": review.model_dump(), "revisions": revisions}
+    update: CheckOut = {"review": _stored(review), "revisions": revisions}
     if revisions > deps.settings.max_revisions:
         update["handoff_reason"] = "the draft failed its review: " + "; ".join(review.problems)
     return update
+
+
+def _stored(review: Review) -> dict[str, Any]:
+    return review.model_dump(exclude=None if review.commitments else {"commitments"})
 
 
 def _broken_rules(state: CheckIn, deps: Deps) -> list[str]:

@@ -9,6 +9,8 @@ from supportpilot.agent.citations import cited, mentioned_ids, render_links, wit
 from supportpilot.agent.context import Conversation
 from supportpilot.agent.deps import Deps
 from supportpilot.agent.state import Turn
+from supportpilot.memory.commitments import Commitment, Said, calendar_of, promised
+from supportpilot.prompts.promises import fixed_promises
 
 _ABOUT_MONEY = re.compile(r"退款|退还|审核|审批|refund|approv", re.IGNORECASE)
 _PARAGRAPHS = re.compile(r"\n\s*\n")
@@ -19,6 +21,8 @@ class FinalizeIn(Conversation):
     hits: list[dict[str, Any]]
     draft: str
     followup: str
+    review: dict[str, Any]
+    customer: dict[str, Any] | None
 
 
 class FinalizeOut(TypedDict, total=False):
@@ -39,12 +43,29 @@ def finalize(state: FinalizeIn, deps: Deps) -> FinalizeOut:
         return {"reply": "", "outcome": "resolved"}
     hits = state.get("hits") or []
     sources = cited(text, hits)
-    reply = deps.finish_ticket(
-        state["ticket"]["id"], state["triage"].get("category", "other"), sources[0] if sources else None,
-        render_links(text, hits, deps.settings.public_url))
+    written = render_links(text, hits, deps.settings.public_url)
+    reply = _finish(state, deps, sources[0] if sources else None, written)
     entry: Turn = {"id": f"turn:{state['turn_id']}:reply", "role": "agent", "content": reply,
                    "at": deps.clock().isoformat()}
     return {"reply": reply, "outcome": "resolved", "turns": [entry]}
+
+
+def _finish(state: FinalizeIn, deps: Deps, kb_id: str | None, written: str) -> str:
+    """Send the reply off; a port that knows nothing of promises is not asked to keep any."""
+    promises = _promises(state, deps, written)
+    more: dict[str, Any] = {"commitments": promises} if promises else {}
+    return deps.finish_ticket(state["ticket"]["id"], state["triage"].get("category", "other"), kb_id, written, **more)
+
+
+def _promises(state: FinalizeIn, deps: Deps, written: str) -> tuple[Commitment, ...]:
+    """Return what the reply promises: what the reviewer named is believed only where its words stand in the reply."""
+    hits = state.get("hits") or []
+    listed = [{**item, "text": render_links(str(item.get("text") or ""), hits, deps.settings.public_url)}
+              for item in (state.get("review") or {}).get("commitments") or ()]
+    return promised(Said(
+        written, deps.clock(), calendar_of(str((state.get("customer") or {}).get("locale") or "")), listed,
+        customer=[turn["content"] for turn in state["turns"] if turn["role"] == "customer"],
+        sources=[str(hit.get("text") or "") for hit in hits], known=fixed_promises(state.get("followup") or "")))
 
 
 def _text(draft: str, followup: str) -> str:

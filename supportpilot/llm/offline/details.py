@@ -17,7 +17,7 @@ PHONE = re.compile(r"(?<!\d)1[3-9]\d{9}(?!\d)")
 TAIL = re.compile(r"(?:尾号|末四位|后四位|ending in|\*{4})\s?(\d{4})(?!\d)", re.IGNORECASE)
 DAY = re.compile(r"\d{4}-\d{1,2}-\d{1,2}|(?:\d{4}\s?年)?\d{1,2}\s?月\s?\d{1,2}\s?[日号]")
 TICKET = re.compile(r"(?<![A-Za-z0-9])T\d{6}(?!\d)")
-CODE_AFTER = r"(?:号码?|编号|number|no\.?)?\s?(?:是|为|[::]|is)?\s?([A-Za-z0-9][A-Za-z0-9-]{3,40})"
+CODE_AFTER = r"(?:号码?|编号|number|no\.?)?\s?(?:是|为|[:：]|is)?\s?([A-Za-z0-9][A-Za-z0-9-]{3,40})"
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,10 @@ NUMBERS = {"一": 1, "二": 2, "两": 2, "三": 3, "四": 4, "五": 5, "六": 6,
            "once": 1, "twice": 2, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7, "eight": 8, "nine": 9}
 COUNT = re.compile(r"(\d{1,3}|[一二两三四五六七八九十])\s?次|(\d{1,3}|two|three|four|five|six|seven|eight|nine) times|(?<![a-z])(once|twice)", re.IGNORECASE)
 LINK = re.compile(r"\[([^\[\]]{0,300})\]\([^()]{0,600}\)")
+MOST_PROMISES = 3
+OPEN_PROMISE = re.compile(r"^- (?:待兑现:|promised, open: )")
+ASKS_PROMISE = re.compile(r"答应|承诺|说会|说好|promise|you said|you told")
+ASKS_DAY = re.compile(r"哪天|几号|日期|which (?:date|day)")
 REMIND = re.compile(r"提醒|remind", re.IGNORECASE)
 
 ASKS_WHERE = re.compile(
@@ -31,10 +35,10 @@ def asks_for_recap(newest: str) -> bool:
 def recap(sections: dict[str, str], lang: str) -> str:
     """Return what was said, from the recent entries and the summary; honest if there is nothing."""
     newest = normal(sections.get("newest", ""))
-    if answer := _quoted(sections, newest, lang) or details.answer(sections, newest, lang):
+    if answer := _quoted(sections, newest, lang) or _due(sections, newest, lang) or details.answer(sections, newest, lang):
         return answer
     parts = [_summary(sections.get("summary", ""), lang), _last_words(sections.get("recent", ""), lang)]
-    if re.search(r"答应|承诺|说会|说好|promise|you said|you told", newest):
+    if ASKS_PROMISE.search(newest):
         parts.insert(0, _promises(sections, lang))
     said = " ".join(p for p in parts if p) if lang == "en" else "".join(p for p in parts if p)
     if said:
@@ -122,11 +126,25 @@ def _last_words(recent: str, lang: str) -> str:
     return ",".join(parts) + "。" if lang == "zh" else " ".join(parts) + "."
 
 
+def _due(sections: dict[str, str], newest: str, lang: str) -> str:
+    """Return the open promises if we are asked for their day: the dates of the ledger are other things' dates."""
+    asked = ASKS_PROMISE.search(newest) and ASKS_DAY.search(newest)
+    return _promises(sections, lang) if asked and _open_promises(sections) else ""
+
+
 def _promises(sections: dict[str, str], lang: str) -> str:
+    if still_open := _open_promises(sections):
+        shown = ";".join(still_open[:MOST_PROMISES])
+        return f"我们之前答应过您:{shown}。" if lang == "zh" else f"What we promised you before: {shown}."
     said = [line.text for line in conversation(sections.get("recent", "")) if not line.customer]
     places = [sections.get("ledger", ""), sections.get("recall", ""), sections.get("summary", ""), *said]
     found = [plain(s) for place in places for s in sentences(place) if PROMISE.search(s)]
     if not found:
         return ""
-    shown = clip(";".join(s.removeprefix("- ").strip() for s in found[-2:]), 120)
+    shown = clip(";".join(s.removeprefix("- ").strip().rstrip("。.;") for s in found[-2:]), 120)
     return f"我们之前说过:{shown}。" if lang == "zh" else f"What we said before: {shown}."
+
+
+def _open_promises(sections: dict[str, str]) -> list[str]:
+    """Return the promises that are still to be kept: the ledger's first lines, the earliest due first."""
+    return [plain(OPEN_PROMISE.sub("", line)) for line in sections.get("ledger", "").splitlines() if OPEN_PROMISE.match(line)]

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from supportpilot.llm.offline.lexicon import AMOUNT, CITATION, INVOICE_NUMBER
-from supportpilot.llm.offline.text import CJK, articles, language, normal
+from supportpilot.llm.offline.text import CJK, articles, language, normal, sentences
 
+MOST_PROMISES, PROMISE_CHARS = 5, 200
+PROMISES = re.compile(
+    r"(?:我们|同事|客服|工程师|专员)(?:会|将).{0,24}(?:回复|答复|联系|处理|提醒|通知|跟进|修复|退款)"
+    r"|\b(?:we|a colleague)(?:['’]ll| will) (?!not)(?:\w+ )?(?:reply|get back|contact|fix|refund|remind|notify|follow up)", re.IGNORECASE)
+NO_PROMISE = re.compile(r"如果|若|请|之前|上次|刚才|您说|[“\"「?\uff1f]|\b(?:if|please|before:|earlier|so far|you (?:said|wrote))\b", re.IGNORECASE)
 SOURCES_LEFT_OUT = frozenset({"draft", "problems", "previous_draft"})
 
 
@@ -16,7 +22,15 @@ def review(sections: dict[str, str]) -> dict[str, Any]:
     lang = language(sections)
     if not text.strip():
         return _verdict(["草稿是空的。" if lang == "zh" else "The draft is empty."])
-    return _verdict([*_citations(sections, text, lang), *_figures(sections, text, lang), *_language(text, lang)])
+    verdict = _verdict([*_citations(sections, text, lang), *_figures(sections, text, lang), *_language(text, lang)])
+    listed = _commitments(text)
+    return {**verdict, "commitments": listed} if listed else verdict
+
+
+def _commitments(text: str) -> list[dict[str, str]]:
+    """List the plain promises of a draft; what is quoted, repeated or depends on something is left out."""
+    found = [s for s in sentences(text) if PROMISES.search(s) and not NO_PROMISE.search(s)]
+    return [{"text": s[:PROMISE_CHARS], "due": ""} for s in found[:MOST_PROMISES]]
 
 
 def _verdict(problems: list[str]) -> dict[str, Any]:
