@@ -6,7 +6,6 @@ import json
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -15,22 +14,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fakes import FakeLLM
 from fixtures.crash.scenarios import ScriptedLLM
-from fixtures.office import CONTACT, DRAFT, TRIAGE, Office, give_paid_invoice
+from fixtures.office import CONTACT, Office, give_paid_invoice
 from fixtures.process import process
 from fixtures.pruning import deleted, harm, watch
 from fixtures.worker import wait_for
 
-from producer.cli.checkpoints import size
-from producer.cli.main import run
-from supportpilot.config import get_settings
-from supportpilot.db import leases
 from supportpilot.db import retention as tables
 from supportpilot.db.pool import Database
 from supportpilot.errors import Busy, NotFound
 from supportpilot.memory.checkpoint import checkpointer_over
-from supportpilot.service import approval, history, memory, retention, ticket
+from supportpilot.service import approval, history, retention
 from supportpilot.service.approval import Verdict
 
 pytestmark = pytest.mark.integration
