@@ -74,6 +74,10 @@ def test_of_a_ticket_resolved_for_long_only_the_last_is_left():
     assert kept(thread(30), resolved=True) == {"000030-08"}
 
 
+def test_the_thread_s_last_snapshot_stays_whatever_its_turn_s_number():
+    assert "999999-00" in kept([*thread(40), Snapshot("999999-00", 3)])
+
+
 def test_nothing_is_kept_of_nothing():
     assert kept([]) == kept([], {1}, resolved=True) == set()
 
