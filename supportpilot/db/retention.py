@@ -189,6 +189,7 @@ def forget(conn: Connection, ticket_id: str, since: datetime) -> None:
     replays = conn.execute("DELETE FROM desk.forks WHERE ticket_id = %s RETURNING thread_id", (ticket_id,)).fetchall()
     delete_threads(conn, [ticket_id, *(row["thread_id"] for row in replays)])
     conn.execute("DELETE FROM desk.summaries WHERE ticket_id = %s", (ticket_id,))
+    conn.execute("DELETE FROM desk.summary_notes WHERE ticket_id = %s", (ticket_id,))
     conn.execute("UPDATE biz.tickets SET forgotten_for = %(since)s, reduced_for = %(since)s WHERE id = %(id)s",
                  {"since": since, "id": ticket_id})
 

@@ -222,13 +222,14 @@ def test_replays_go_with_their_threads_and_what_they_cost_stays_on_the_board(off
 
 def test_replays_and_summaries_go_with_their_ticket_s_conversation(office: Office) -> None:
     ticket_id = resolved(office)
-    office.execute("INSERT INTO desk.summaries (ticket_id, upto, source_hash, summary, made_by) VALUES (%s, 2, 'h', 's', 'rule')", ticket_id)
+    office.execute("INSERT INTO desk.summaries (ticket_id, upto, source_hash, summary, made_by, version) VALUES (%s, 2, 'h', 's', 'rule', 1)", ticket_id)
+    office.execute("INSERT INTO desk.summary_notes (ticket_id, source_hash, note) VALUES (%s, 'h', 'n')", ticket_id)
     start = history.history(office.db, office.deps, ticket_id)[1]["checkpoint_id"]
     fork = history.replay(office.db, office.deps, ticket_id, start)["fork"]
     office.execute("UPDATE biz.tickets SET resolved_at = now() - interval '1000 days', last_written_at = now() - interval '1000 days'")
     retain(office)
     assert (rows(office, fork), rows(office, ticket_id)) == ([0, 0, 0], [0, 0, 0])
-    assert office.rows("SELECT 1 FROM desk.summaries UNION ALL SELECT 1 FROM desk.forks") == []
+    assert office.rows("SELECT 1 FROM desk.summaries UNION ALL SELECT 1 FROM desk.summary_notes UNION ALL SELECT 1 FROM desk.forks") == []
 
 
 def test_settled_quarantine_goes_after_the_period_and_held_one_after_the_second(office: Office) -> None:
