@@ -161,4 +161,5 @@ class Ports:
     schedule_compress: Callable[[str], None] = _nothing                # ticket_id
     schedule_profile: Callable[[str], None] = _nothing                 # customer_id
     schedule_prune: Callable[[str], None] = _nothing                   # ticket_id
+    schedule_retain: Callable[[], None] = _nothing
     schedule_embed: Callable[[], None] = _nothing

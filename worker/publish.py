@@ -70,6 +70,8 @@ class Publisher:
             schedule_delivery=lambda reply_id: self.put(Wakeup("reply.deliver", (reply_id,))),
             schedule_compress=lambda ticket_id: self.put(Wakeup("memory.compress", (ticket_id,))),
             schedule_profile=lambda customer_id: self.put(Wakeup("memory.rebuild_profile", (customer_id,))),
+            schedule_prune=lambda ticket_id: self.put(Wakeup("memory.prune", (ticket_id,))),
+            schedule_retain=lambda: self.put(Wakeup("memory.retain", ())),
             schedule_embed=lambda: self.put(Wakeup("kb.embed", ())),
         )
 

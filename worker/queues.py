@@ -22,6 +22,8 @@ ROUTES: Final[dict[str, str]] = {
     "kb.embed": BACKGROUND,
     "memory.compress": BACKGROUND,
     "memory.rebuild_profile": BACKGROUND,
+    "memory.prune": BACKGROUND,
+    "memory.retain": BACKGROUND,
     "desk.sweep": DESK,
     "desk.expire_approvals": DESK,
     "desk.settle": DESK,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from celery.beat import PersistentScheduler
+from celery.schedules import crontab
 
 from supportpilot.config import Settings, get_settings
 
@@ -12,6 +13,8 @@ EXPIRE_APPROVALS_SECONDS = 60.0
 SETTLE_SECONDS = 60.0
 OVERDUE_SECONDS = 60.0
 EMBED_SECONDS = 120.0
+RETAIN_AT = (3, 20)     # UTC
+NIGHT_EXPIRES_SECONDS = 43_200.0
 # Sent as a point in time by beat's clock: a desk whose clock is ahead of that throws away every tick that is younger.
 TICK_EXPIRES_SECONDS = 3600.0
 
@@ -25,6 +28,8 @@ def entries(settings: Settings) -> dict[str, dict[str, Any]]:
         "desk.expire_approvals": _every(EXPIRE_APPROVALS_SECONDS, "desk.expire_approvals"),
         "desk.settle": _every(SETTLE_SECONDS, "desk.settle"),
         "desk.overdue": _every(OVERDUE_SECONDS, "desk.overdue"),
+        "memory.retain": {"task": "memory.retain", "schedule": crontab(hour=str(RETAIN_AT[0]), minute=str(RETAIN_AT[1])),
+                          "options": {"expires": NIGHT_EXPIRES_SECONDS}},
     }
 
 

@@ -547,10 +547,12 @@ def test_the_background_process_works_off_what_was_asked_while_it_was_away(worke
         ticket_id = received.ticket_id
         wait_for(lambda: _count(seeded_db, "desk.turns WHERE status = 'done'") > number, what=f"answer {number}")  # noqa: B023
     assert _count(seeded_db, "desk.summaries") == 0
+    assert _count(seeded_db, "checkpoints") > 50
 
     workers.start("background", BACKGROUND)
     wait_for(lambda: _count(seeded_db, "desk.summaries WHERE upto = 8 AND made_by = 'model'"), what="the summary")
     wait_for(lambda: _count(seeded_db, "biz.customer_profiles WHERE customer_id = 'C0010'"), what="the profile")
+    wait_for(lambda: _count(seeded_db, "checkpoints") <= 15, what="the pruning")
     assert "memory.compress" in workers.text("background")
     ticket.resolve(seeded_db, ports, ticket_id)
     wait_for(lambda: _count(seeded_db, "biz.customer_profiles WHERE summary LIKE '%%E3001%%4 次%%'"), what="the fourth time")
