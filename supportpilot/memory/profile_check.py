@@ -41,6 +41,9 @@ _JUDGEMENT = re.compile(
     r"|\b(?:probably|presumably|seems?|apparently|maybe|perhaps|likely|i think|i guess)\b")
 _ENDED = re.compile(r"已.{0,24}?(?:到期|过期|失效)|expired|已失效")
 _ENDS = re.compile(r"(?:将|即将|快).{0,24}?(?:到期|过期|失效)|expires|will expire|about to expire")
+_PROMISED = re.compile(r"答应|承诺|许诺|promis|commit")
+_WISHED = re.compile(r"希望|想|要求?|愿|需要|wish|want|hope|prefer|ask")
+_SOLVED = re.compile(r"解决|恢复|处理|通过|办法|solv|fix|restor|re-?authori|works?")
 _CLAUSE = re.compile(r"[^,;\u3002!?\n]+")       # after NFKC
 
 
@@ -53,6 +56,12 @@ def problems(text: str, facts: Facts, plans: Sequence[str] = (), limit: int = ve
         *found, *_vip(flat, facts), *_plans(flat, facts, plans), *_cycles(flat, facts), *_states(flat, facts),
         *_counts(flat, facts), *_banks(flat, facts),
         *(f"a judgement or a guess: {m.group()}" for m in _JUDGEMENT.finditer(_without_quotes(flat, facts)))]))
+
+
+def in_another_language(text: str, lang: str) -> list[str]:
+    """Return what is wrong with a model's language, [] if it is the customer's."""
+    source = Source(known=supported(text), lang=lang)
+    return [found.text for found in verify.check(text, source, len(text)) if found.reason == "wrong_language"]
 
 
 def _quotable(facts: Facts) -> list[str]:
@@ -193,15 +202,17 @@ def _account_rows(flat: str, facts: Facts) -> Iterator[str]:
 
 def _problem_rows(flat: str, facts: Facts) -> Iterator[str]:
     for p in facts["problems"]:
-        if p["error_code"].lower() in flat or any(_shares(flat, text) for text in p["resolutions"]) or (
+        if p["error_code"].lower() in flat or (
+                _SOLVED.search(flat) and any(_shares(flat, text, hinted=True) for text in p["resolutions"])) or (
                 not _CODE.search(flat) and _says_month(flat, p["months"])):
             yield from [*(f"biz.tickets {ticket}" for ticket in p["tickets"]), *p.get("rows", [])]
 
 
 def _noted_rows(flat: str, facts: Facts) -> Iterator[str]:
-    for noted in (*facts["promises"], *facts["wishes"]):
-        if _shares(flat, noted["text"]):
-            yield from noted["rows"]
+    for name, hint in (("promises", _PROMISED), ("wishes", _WISHED)):
+        for noted in facts[name]:
+            if _shares(flat, noted["text"], hinted=bool(hint.search(flat))):
+                yield from noted["rows"]
     for bank in facts["bank_connections"]:
         if bank["on"] in flat or (str(bank["bank"]).lower() in flat and re.search(r"授权|到期|过期|authori|expir", flat)):
             yield f"biz.bank_connections {bank['id']}"
@@ -217,11 +228,14 @@ def _says_month(flat: str, months: Sequence[str]) -> bool:
     return any(re.search(rf"(?<!\d){int(month[5:])}\s*月|{month}", flat) for month in months)
 
 
-def _shares(flat: str, text: str) -> bool:
-    """Tell whether a sentence has at least a third of a noted text's pairs of letters (at least two pairs)."""
-    pairs = _pairs(unicodedata.normalize("NFKC", text).lower())
-    found = pairs & _pairs(flat)
-    return bool(pairs) and len(found) >= min(2, len(pairs)) and len(found) * 3 >= len(pairs)
+def _shares(flat: str, text: str, *, hinted: bool) -> bool:
+    """Tell whether a sentence has a noted text or much of its pairs of letters; less will do if another word hints at it."""
+    noted = " ".join(unicodedata.normalize("NFKC", text).lower().split())
+    pairs, found = _pairs(noted), _pairs(noted) & _pairs(flat)
+    if not noted or noted in flat:
+        return bool(noted)
+    enough = len(found) * 4 >= min(len(pairs), len(_pairs(flat))) if hinted else len(found) * 2 >= len(pairs)
+    return bool(pairs) and len(found) >= min(2, len(pairs)) and enough
 
 
 def _pairs(text: str) -> set[str]:

@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from supportpilot.memory.profile_check import problems, rows_behind
+from supportpilot.memory.profile_check import in_another_language, problems, rows_behind
 
 PROFILE_CHARS = {"zh": 100, "en": 300}
 NOTE_CHARS = {"zh": 40, "en": 120}
@@ -56,7 +56,7 @@ def by_rule(facts: Facts) -> list[Sentence]:
     for variants in (_who(facts, lang), *_repeated(facts, lang), *_noted(facts, lang), *_topics(facts, lang)):
         for text in variants:
             sentence = Sentence(text, rows_behind(text, facts))
-            if not problems(text, facts, (), room) and _length([*kept, sentence], lang) <= room:
+            if sentence.rows and not problems(text, facts, (), room) and _length([*kept, sentence], lang) <= room:
                 kept.append(sentence)
                 break
     return [*kept, *notes]
@@ -78,6 +78,7 @@ def refused(sentences: Sequence[Sentence], facts: Facts, plans: Sequence[str] = 
     lang = language(facts)
     room = PROFILE_CHARS[lang] - _length(notes_of(facts), lang)
     found = problems(joined(sentences, lang), facts, plans, room)
+    found += in_another_language(joined(sentences, lang), lang)
     return found + [f"no record says: {sentence.text[:40]}" for sentence in sentences if not sentence.rows]
 
 
