@@ -12,11 +12,13 @@ from fixtures.office import DRAFT, TRIAGE, Office
 
 from producer.cli.main import run
 from supportpilot.config import get_settings
-from supportpilot.db import profiles
+from supportpilot.db import business, profiles
 from supportpilot.errors import Transient
 from supportpilot.memory import profile as memory_profile
 from supportpilot.service import memory, profile
 from supportpilot.service.profile import Correction
+from supportpilot.tools import business as tools
+from supportpilot.types import TurnScope, turn_scope
 
 pytestmark = pytest.mark.integration
 
@@ -103,7 +105,7 @@ def test_what_is_one_asks_for_one_call_and_the_sweep_finds_it_without_any(shop):
 
 
 def test_a_burst_of_changes_worked_off_by_many_at_once_costs_one_call(shop):
-    for n in range(5):
+    for _n in range(5):
         shop.execute("INSERT INTO biz.tickets (customer_id, contact, channel, status, category) "
                      "VALUES ('C0010', 'wugang@example.com', 'generic', 'resolved', 'invoice')")
     started, go_on, said = threading.Event(), threading.Event(), []
@@ -192,6 +194,15 @@ def test_a_correction_is_seen_by_the_next_turn_kept_by_rebuilds_and_recorded(sho
         "actor": "Wang Min", "action": "profile.set", "subject": WU}
 
 
+def test_a_second_correction_of_one_target_takes_the_place_of_the_first(shop):
+    correct(shop, "set", "plan", "企业版")
+    last = correct(shop, "suppress", "plan")
+    correct(shop, "note", value="一")
+    correct(shop, "note", value="二")
+    assert [(row["id"] == last, row["kind"]) for row in profile.show(shop.db, WU)["overrides"]] == [
+        (True, "suppress"), (False, "note"), (False, "note")]
+
+
 def test_a_value_that_changes_underneath_makes_a_conflict_and_the_correction_stands(shop):
     correct(shop, "set", "plan", "企业版")
     correct(shop, "suppress", "E3001")
@@ -267,9 +278,25 @@ def noted(shop, body, **triage):
     return shop.one("SELECT category, error_code, resolution_kb, wish FROM biz.tickets WHERE id = %s", ticket_id)
 
 
-def test_a_finished_turn_notes_what_it_was_about(shop):
-    assert noted(shop, "又是e3001了,以后到期前提醒我一下", wish="reminder_before_expiry") == {
-        "category": "technical", "error_code": "E3001", "resolution_kb": "KB-bank-001", "wish": "reminder_before_expiry"}
+def test_a_finished_turn_notes_what_it_was_about_and_the_first_code_stands(shop):
+    expected = {"category": "technical", "error_code": "E3001", "resolution_kb": "KB-bank-001", "wish": "reminder_before_expiry"}
+    assert noted(shop, "又是e3001了,以后到期前提醒我一下", wish="reminder_before_expiry") == expected
+    ticket_id = shop.one("SELECT max(id) AS id FROM biz.tickets")["id"]
+    shop.llm._triages = [TRIAGE]
+    shop.write("现在是 E3002", contact="wugang@example.com", ticket_id=ticket_id)
+    shop.work(ticket_id)
+    with shop.db.transaction() as conn:
+        business.note_details(conn, ticket_id, ["E3003"], None)
+    assert shop.one("SELECT category, error_code, resolution_kb, wish FROM biz.tickets WHERE id = %s", ticket_id) == expected
+
+
+def test_the_article_noted_is_that_of_the_reply_that_stands(shop):
+    ticket_id = shop.write("又是 E3001", contact="wugang@example.com").ticket_id
+    first, second = ('[a](http://127.0.0.1:8000/kb/KB-bank-001 "KB-bank-001")', '[b](http://127.0.0.1:8000/kb/KB-bank-002 "KB-bank-002")')
+    with shop.db.transaction() as conn, turn_scope(TurnScope(ticket_id, "turn-1")):
+        assert tools.finish_ticket(conn, ticket_id, "technical", "KB-bank-001", first) == first
+        assert tools.finish_ticket(conn, ticket_id, "technical", "KB-bank-002", second) == first
+    assert shop.one("SELECT resolution_kb FROM biz.tickets WHERE id = %s", ticket_id)["resolution_kb"] == "KB-bank-001"
 
 
 @pytest.mark.parametrize(("body", "wish"), [

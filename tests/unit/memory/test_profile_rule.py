@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from datetime import UTC, date, datetime, timedelta
 
 import pytest
@@ -87,7 +88,7 @@ def test_what_there_is_to_say_is_said(given_facts, said):
 
 def test_the_days_until_an_authorisation_ends_change_the_facts_twice_and_not_daily():
     seen = [assemble(rows(bank_connections=[bank(30)]), TODAY + timedelta(days=day))["bank_connections"] for day in range(40)]
-    assert sum(before != after for before, after in zip(seen, seen[1:], strict=False)) == 2
+    assert sum(before != after for before, after in itertools.pairwise(seen)) == 2
 
 
 def test_what_does_not_fit_is_left_out_in_whole_sentences():
