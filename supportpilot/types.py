@@ -82,6 +82,22 @@ class Commitment:
 
 
 @dataclass(frozen=True)
+class Noted:
+    """What a turn may note on its ticket for the customer's history.
+
+    codes: error codes that stand in the customer's or a tool's text, in order; whether they are known ones is asked
+    where they are stored. wish: one of the closed list. commitments: what the reply promises.
+    """
+
+    codes: tuple[str, ...] = ()
+    wish: str | None = None
+    commitments: tuple[Commitment, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.codes or self.wish or self.commitments)
+
+
+@dataclass(frozen=True)
 class LLMCall:
     """One paid call, attributed to who caused it. Tokens as the provider counted them, cost in CNY."""
 

@@ -24,6 +24,7 @@ ROUTES: Final[dict[str, str]] = {
     "memory.rebuild_profile": BACKGROUND,
     "memory.prune": BACKGROUND,
     "memory.retain": BACKGROUND,
+    "memory.sweep_profiles": BACKGROUND,
     "desk.sweep": DESK,
     "desk.expire_approvals": DESK,
     "desk.settle": DESK,

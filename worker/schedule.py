@@ -15,6 +15,7 @@ OVERDUE_SECONDS = 60.0
 EMBED_SECONDS = 120.0
 RETAIN_AT = (3, 20)     # UTC
 NIGHT_EXPIRES_SECONDS = 43_200.0
+SWEEP_PROFILES_SECONDS = 86_400.0
 # Sent as a point in time by beat's clock: a desk whose clock is ahead of that throws away every tick that is younger.
 TICK_EXPIRES_SECONDS = 3600.0
 
@@ -30,6 +31,7 @@ def entries(settings: Settings) -> dict[str, dict[str, Any]]:
         "desk.overdue": _every(OVERDUE_SECONDS, "desk.overdue"),
         "memory.retain": {"task": "memory.retain", "schedule": crontab(hour=str(RETAIN_AT[0]), minute=str(RETAIN_AT[1])),
                           "options": {"expires": NIGHT_EXPIRES_SECONDS}},
+        "memory.sweep_profiles": _every(SWEEP_PROFILES_SECONDS, "memory.sweep_profiles"),
     }
 
 

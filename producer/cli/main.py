@@ -27,6 +27,7 @@ from producer.cli import (
     history,
     kb,
     letters,
+    profile,
     send,
     ticket,
     up,
@@ -53,6 +54,7 @@ ticket.app.command("replay")(history.replay)
 app.add_typer(ticket.app, name="ticket")
 app.add_typer(approvals.app, name="approvals")
 app.add_typer(commitments.app, name="commitments")
+app.add_typer(profile.app, name="profile")
 app.add_typer(kb.app, name="kb")
 app.add_typer(checkpoints.app, name="checkpoints")
 app.add_typer(letters.inbox_app, name="inbox")
