@@ -17,12 +17,10 @@ def test_beat_sweeps_every_sweep_seconds_and_looks_for_late_approvals_quiet_tick
         "desk.sweep": 7, "desk.expire_approvals": 60, "desk.settle": 60, "desk.overdue": 60}
 
 
-def test_beat_looks_for_old_profiles_every_day():
-    assert entries(load_settings())["memory.sweep_profiles"]["schedule"] == 86_400
-
-
-def test_beat_deletes_what_is_long_over_once_a_night():
-    assert entries(load_settings())["memory.retain"]["schedule"] == crontab(hour="3", minute="20")
+def test_beat_looks_for_old_profiles_and_deletes_what_is_long_over_once_a_night_in_china():
+    schedule = entries(load_settings())
+    assert schedule["memory.sweep_profiles"]["schedule"] == crontab(hour="17", minute="10")
+    assert schedule["memory.retain"]["schedule"] == crontab(hour="19", minute="20")
 
 
 def test_beat_looks_for_articles_to_embed_every_two_minutes_where_a_model_is_set():
