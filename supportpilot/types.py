@@ -74,6 +74,21 @@ class Citation:
 
 
 @dataclass(frozen=True)
+class Noted:
+    """What a turn may note on its ticket for the customer's history.
+
+    codes: error codes that stand in the customer's or a tool's text, in order; whether they are known ones is asked
+    where they are stored. wish: one of the closed list.
+    """
+
+    codes: tuple[str, ...] = ()
+    wish: str | None = None
+
+    def __bool__(self) -> bool:
+        return bool(self.codes or self.wish)
+
+
+@dataclass(frozen=True)
 class LLMCall:
     """One paid call, attributed to who caused it. Tokens as the provider counted them, cost in CNY."""
 

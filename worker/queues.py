@@ -22,6 +22,7 @@ ROUTES: Final[dict[str, str]] = {
     "kb.embed": BACKGROUND,
     "memory.compress": BACKGROUND,
     "memory.rebuild_profile": BACKGROUND,
+    "memory.sweep_profiles": BACKGROUND,
     "desk.sweep": DESK,
     "desk.expire_approvals": DESK,
     "desk.settle": DESK,

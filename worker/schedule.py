@@ -11,6 +11,7 @@ from supportpilot.config import Settings, get_settings
 EXPIRE_APPROVALS_SECONDS = 60.0
 SETTLE_SECONDS = 60.0
 EMBED_SECONDS = 120.0
+SWEEP_PROFILES_SECONDS = 86_400.0
 # Sent as a point in time by beat's clock: a desk whose clock is ahead of that throws away every tick that is younger.
 TICK_EXPIRES_SECONDS = 3600.0
 
@@ -23,6 +24,7 @@ def entries(settings: Settings) -> dict[str, dict[str, Any]]:
         "desk.sweep": _every(settings.sweep_seconds, "desk.sweep"),
         "desk.expire_approvals": _every(EXPIRE_APPROVALS_SECONDS, "desk.expire_approvals"),
         "desk.settle": _every(SETTLE_SECONDS, "desk.settle"),
+        "memory.sweep_profiles": _every(SWEEP_PROFILES_SECONDS, "memory.sweep_profiles"),
     }
 
 

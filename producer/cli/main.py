@@ -27,6 +27,7 @@ from producer.cli import (
     history,
     kb,
     letters,
+    profile,
     send,
     ticket,
     up,
@@ -52,6 +53,7 @@ ticket.app.command("history")(history.history)
 ticket.app.command("replay")(history.replay)
 app.add_typer(ticket.app, name="ticket")
 app.add_typer(approvals.app, name="approvals")
+app.add_typer(profile.app, name="profile")
 app.add_typer(kb.app, name="kb")
 app.add_typer(checkpoints.app, name="checkpoints")
 app.add_typer(letters.inbox_app, name="inbox")

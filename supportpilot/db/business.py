@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 
@@ -219,6 +220,19 @@ def note_answer(conn: Connection, ticket_id: str, category: str, kb_id: str | No
     done = conn.execute(
         "UPDATE biz.tickets SET category = %s, resolution_kb = %s WHERE id = %s", (category, kb_id, ticket_id))
     return done.rowcount == 1
+
+
+def note_details(conn: Connection, ticket_id: str, codes: Sequence[str], wish: str | None) -> None:
+    """Note the first of the codes that an article explains, unless there is one already, and the customer's last wish."""
+    conn.execute(
+        """
+        UPDATE biz.tickets SET
+            error_code = coalesce(error_code, (
+                SELECT c.code FROM unnest(%(codes)s::text[]) WITH ORDINALITY AS c(code, n)
+                WHERE c.code IN (SELECT k.code FROM kb.error_codes k) ORDER BY c.n LIMIT 1)),
+            wish = coalesce(%(wish)s, wish)
+        WHERE id = %(ticket)s
+        """, {"codes": list(codes), "wish": wish, "ticket": ticket_id})
 
 
 def mark_escalated(conn: Connection, ticket_id: str, reason: str) -> bool:

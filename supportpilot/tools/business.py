@@ -17,7 +17,7 @@ from supportpilot.db import business, leases, outbox
 from supportpilot.db.pool import Connection, Row
 from supportpilot.errors import NotFound
 from supportpilot.tools.citations import citations_in
-from supportpilot.types import OutboxKind, current_scope
+from supportpilot.types import Noted, OutboxKind, current_scope
 
 CURRENCY = "CNY"
 MAX_TEXT = 500
@@ -157,8 +157,12 @@ def decide_refund(  # noqa: PLR0913 -- the seed's signature, and two keys that i
         return _pay(conn, _Decision(ticket_id, approver, reason, _approval_key(approval_id)), wanted)
 
 
-def finish_ticket(conn: Connection, ticket_id: str, category: str, kb_id: str | None, reply: str) -> str:
+def finish_ticket(
+    conn: Connection, ticket_id: str, category: str, kb_id: str | None, reply: str, *, noted: Noted | None = None,
+) -> str:
     """Put the reply into the outbox and note what it was about; return the text that stands.
+
+    Run again with another text, the ticket keeps the article of the one that stands.
 
     Raises:
         LeaseLost: another worker has the ticket.
@@ -168,7 +172,12 @@ def finish_ticket(conn: Connection, ticket_id: str, category: str, kb_id: str | 
         _fence(conn)
         if not business.note_answer(conn, ticket_id, category, kb_id):
             raise NotFound(f"no ticket {ticket_id}")
-        return _put(conn, ticket_id, "reply", reply)
+        if noted:
+            business.note_details(conn, ticket_id, noted.codes, noted.wish)
+        stands = _put(conn, ticket_id, "reply", reply)
+        if stands != reply:
+            business.note_answer(conn, ticket_id, category, next((c.id for c in citations_in(stands)), None))
+        return stands
 
 
 def escalate_to_human(conn: Connection, ticket_id: str, reason: str, reply: str) -> str:

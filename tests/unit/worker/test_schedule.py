@@ -9,10 +9,10 @@ from worker.queues import ROUTES
 from worker.schedule import entries
 
 
-def test_beat_sweeps_every_sweep_seconds_and_looks_for_late_approvals_and_quiet_tickets_every_minute():
+def test_beat_sweeps_every_sweep_seconds_and_looks_for_late_approvals_and_quiet_tickets_every_minute_and_for_old_profiles_every_day():
     schedule = entries(load_settings(sweep_seconds=7))
     assert {name: entry["schedule"] for name, entry in schedule.items()} == {
-        "desk.sweep": 7, "desk.expire_approvals": 60, "desk.settle": 60}
+        "desk.sweep": 7, "desk.expire_approvals": 60, "desk.settle": 60, "memory.sweep_profiles": 86_400}
 
 
 def test_beat_looks_for_articles_to_embed_every_two_minutes_where_a_model_is_set():
