@@ -17,7 +17,7 @@ from supportpilot.db.pool import Database
 from supportpilot.desk.lease import Heartbeat
 from supportpilot.llm.sealing import sections
 from supportpilot.memory.checkpoint import checkpointer_over
-from supportpilot.service import delivery, intake, memory, ticket, turn
+from supportpilot.service import delivery, intake, memory, profile, ticket, turn
 from supportpilot.service.turn import Runtime
 from supportpilot.types import InboundMessage, Ports
 
@@ -43,7 +43,8 @@ class Bench:
             ValueError: there is no such step.
         """
         steps: dict[str, Callable[[Any], None]] = {
-            "say": self._say, "colleague": self._colleague, "resolve": lambda _: self._resolve()}
+            "say": self._say, "colleague": self._colleague, "resolve": lambda _: self._resolve(),
+            "correct": self._correct}
         ((name, value),) = step.items()
         if name not in steps:
             raise ValueError(f"no step {name!r}; there are: {', '.join(steps)}")
@@ -84,6 +85,10 @@ class Bench:
     def _resolve(self) -> None:
         ticket.resolve(self.runtime.db, self.runtime.ports, self.ticket_id, COLLEAGUE)
         self.ticket_id = ""
+
+    def _correct(self, said: Mapping[str, str]) -> None:
+        correction = profile.Correction(said["kind"], said.get("target", ""), said.get("value", ""), COLLEAGUE, said.get("reason", ""))
+        profile.correct(self.runtime.db, self.runtime.ports, self.contact, correction)
 
     def _background(self) -> None:
         db, settings, ports, deps = self.runtime.db, self.runtime.settings, self.runtime.ports, self.runtime.deps
