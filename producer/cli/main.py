@@ -24,6 +24,7 @@ from producer.cli import (
     data,
     demo,
     doctor,
+    evaluate,
     history,
     kb,
     letters,
@@ -60,6 +61,7 @@ app.add_typer(checkpoints.app, name="checkpoints")
 app.add_typer(letters.inbox_app, name="inbox")
 app.add_typer(letters.outbox_app, name="outbox")
 app.add_typer(letters.quarantine_app, name="quarantine")
+app.add_typer(evaluate.app, name="eval")
 app.command("costs")(costs.costs)
 app.command("doctor")(doctor.doctor)
 
