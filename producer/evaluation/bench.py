@@ -17,7 +17,7 @@ from supportpilot.db.pool import Database
 from supportpilot.desk.lease import Heartbeat
 from supportpilot.llm.sealing import sections
 from supportpilot.memory.checkpoint import checkpointer_over
-from supportpilot.service import delivery, intake, memory, profile, ticket, turn
+from supportpilot.service import commitments, delivery, intake, memory, profile, ticket, turn
 from supportpilot.service.turn import Runtime
 from supportpilot.types import InboundMessage, Ports
 
@@ -59,6 +59,7 @@ class Bench:
         with db.connection() as conn:
             stored = profiles.get(conn, (shown["customer"] or {}).get("id") or "")
             refunds = business.refunds_of_ticket(conn, self.ticket_id)
+        promises = commitments.list_commitments(db, ticket_id=self.ticket_id)
         said = [entry for entry in shown["turns"] if entry["role"] == "agent"]
         return {
             **{name: seen.get(name, "") for name in ("profile", "ledger", "summary", "recall", "recent", "newest")},
@@ -67,6 +68,7 @@ class Bench:
             "stored_profile": stored.summary if stored else "", "folded": str(shown["summarized_upto"]),
             "tools": "\n".join(f"{call['name']} {call['args']} {call['result']}" for call in shown["tool_log"]),
             "approvals": "\n".join(f"{a['status']} {a['amount']}" for a in shown["approvals"]),
+            "promises": "\n".join(f"{row['text']} {row['due_at']:%Y-%m-%d}" if row["due_at"] else row["text"] for row in promises),
             "paid": "\n".join(str(refund.amount) for refund in refunds),
         }
 
