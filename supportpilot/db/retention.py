@@ -56,6 +56,8 @@ def pruning(db: Database, thread_id: str, *, dry_run: bool = False) -> Iterator[
                 conn.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
                 if conn.info.server_version >= 170000:      # who is frozen here keeps nobody but another pruning waiting
                     conn.execute(sql.SQL("SET LOCAL transaction_timeout = {}").format(PRUNE_TIMEOUT_MS))
+                # Without taking a snapshot yet: tickets first, as `seed` does, which empties all of it.
+                conn.execute("LOCK TABLE biz.tickets IN ACCESS SHARE MODE")
                 lock_tables(conn)
                 conn.execute("SELECT pg_advisory_xact_lock(hashtextextended('supportpilot.prune:' || %s, 0))", (thread_id,))
                 yield conn
