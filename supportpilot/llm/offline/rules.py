@@ -75,7 +75,8 @@ def _tool_results(messages: Sequence[dict[str, Any]]) -> list[tuple[str, str]]:
             names[str(call.get("id"))] = str(call.get("function", {}).get("name"))
         if message.get("role") == "tool":
             name = names.get(str(message.get("tool_call_id")), "tool")
-            done.append((name, str(message.get("content") or "")))
+            content = str(message.get("content") or "")
+            done.append((name, read_sections(content).get("result", content)))
     return done
 
 
