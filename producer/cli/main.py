@@ -15,7 +15,7 @@ from collections.abc import Sequence
 import typer
 from typer.main import get_command
 
-from producer.cli import approvals, chat, checkpoints, costs, data, demo, doctor, history, kb, letters, send, ticket, up
+from producer.cli import approvals, chat, checkpoints, costs, data, demo, doctor, evaluate, history, kb, letters, send, ticket, up
 from producer.cli.screen import complain
 from supportpilot.errors import Misconfigured, Refused, SupportPilotError, Unusable
 
@@ -42,6 +42,7 @@ app.add_typer(checkpoints.app, name="checkpoints")
 app.add_typer(letters.inbox_app, name="inbox")
 app.add_typer(letters.outbox_app, name="outbox")
 app.add_typer(letters.quarantine_app, name="quarantine")
+app.add_typer(evaluate.app, name="eval")
 app.command("costs")(costs.costs)
 app.command("doctor")(doctor.doctor)
 

@@ -138,13 +138,17 @@ def check(text: str, source: Source, limit: int = SUMMARY_CHARS) -> list[Problem
         found.append(Problem("invented_figure", f"the source does not have: {', '.join(missing[:5])}"))
     if source.known is None and any(error.group().lower() not in source.lowered for error in _ERROR.finditer(text)):
         found.append(Problem("error_text", "it is the text of an error"))
+    return [*found, *_wording(text, source)]
+
+
+def _wording(text: str, source: Source) -> Iterator[Problem]:
+    """Yield what is wrong with a text's words, its figures and length aside."""
     if orders_its_reader(text):
-        found.append(Problem("instruction", "it gives its reader orders"))
+        yield Problem("instruction", "it gives its reader orders")
     if _promises_for_nobody(text, source):
-        found.append(Problem("invented_promise", "it says that we promised something, which only the customer says"))
+        yield Problem("invented_promise", "it says that we promised something, which only the customer says")
     if _in_another_language(text, source.lang):
-        found.append(Problem("wrong_language", f"it is not in the language of the conversation ({source.lang})"))
-    return found
+        yield Problem("wrong_language", f"it is not in the language of the conversation ({source.lang})")
 
 
 def problems(text: str, source: str | Figures, limit: int = SUMMARY_CHARS) -> list[str]:
