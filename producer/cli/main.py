@@ -15,7 +15,22 @@ from collections.abc import Sequence
 import typer
 from typer.main import get_command
 
-from producer.cli import approvals, chat, checkpoints, costs, data, demo, doctor, evaluate, history, kb, letters, send, ticket, up
+from producer.cli import (
+    approvals,
+    chat,
+    checkpoints,
+    costs,
+    data,
+    demo,
+    doctor,
+    evaluate,
+    history,
+    kb,
+    letters,
+    send,
+    ticket,
+    up,
+)
 from producer.cli.screen import complain
 from supportpilot.errors import Misconfigured, Refused, SupportPilotError, Unusable
 
