@@ -88,7 +88,7 @@ class Bench:
         ticket.resolve(self.runtime.db, self.runtime.ports, self.ticket_id, COLLEAGUE)
         self.ticket_id = ""
 
-    def _correct(self, said: Mapping[str, str]) -> None:
+    def _correct(self, said: Mapping[str, Any]) -> None:
         correction = profile.Correction(said["kind"], said.get("target", ""), said.get("value", ""), COLLEAGUE, said.get("reason", ""))
         profile.correct(self.runtime.db, self.runtime.ports, self.contact, correction)
 
