@@ -35,6 +35,7 @@ DELETED = (
     Deleted("desk.turns", "ticket_id", "ticket"),
     Deleted("desk.outbox", "ticket_id", "ticket"),
     Deleted("desk.summaries", "ticket_id", "ticket"),
+    Deleted("desk.summary_notes", "ticket_id", "ticket"),
     Deleted("desk.llm_calls", "ticket_id", "thread"),
     Deleted("desk.events", "ticket_id", "ticket"),
     Deleted("desk.watchers", "ticket_id", "ticket", exported=False),

@@ -41,8 +41,10 @@ pytestmark = pytest.mark.integration
 
 ROUNDS = int(os.environ.get("ERASE_ROUNDS", "10"))
 HELD_AT = ("triage", "act", "draft", "check", "resume")
-# Where no customer's text can stand, or (unlogged) what a dump leaves out.
-WITHOUT_TEXT = {"desk.leases", "desk.watchers", "desk.events", "desk.commitments", "biz.profile_overrides", "desk.forks"}
+# Named before their migration was there, or made on demand: a database may lack them.
+OPTIONAL = {"kb.embeddings", "desk.commitments", "biz.profile_overrides", "desk.summary_notes"}
+# Where no text of a customer can stand, or (unlogged) none that a dump shows.
+WITHOUT_TEXT = {"desk.leases", "desk.watchers", "desk.events", "desk.forks"}
 
 
 def left(db: Database) -> set[str]:
@@ -62,11 +64,16 @@ def test_every_table_is_named_with_what_an_erasure_does_to_it(db):
     tables = {row["name"] for row in found}
     assert tables - erase.named() == set(), "name it in memory/erase.py"
     assert {"public.checkpoints", "public.checkpoint_blobs", "public.checkpoint_writes", "public.checkpoint_migrations"} <= tables
-    assert erase.named() - tables <= {"kb.embeddings", "desk.commitments", "biz.profile_overrides"}, "there is none"
+    assert erase.named() - tables <= OPTIONAL, "there is none"
     deleted = [rule.table for rule in erase.DELETED]
     assert {row["child"] for row in hanging} <= {*deleted, *erase.OWN}, "what is kept hangs on nothing that goes"
     assert [row for row in hanging if row["parent"] in deleted
             and deleted.index(row["child"]) > deleted.index(row["parent"])] == [], "delete what refers to it first"
+
+
+def there(db: Database, table: str) -> bool:
+    with db.connection() as conn:
+        return conn.execute("SELECT to_regclass(%s) AS it", (table,)).fetchone() != {"it": None}
 
 
 # Every table that hangs by a foreign key on another one of the customer's.
@@ -86,8 +93,9 @@ def test_a_table_that_nobody_named_is_found(db):
 def test_after_an_erasure_no_table_holds_a_canary_and_the_books_are_kept(db):
     office = canary_office(db)
     planted = plant(office)
-    before = left(db)
-    assert {rule.table for rule in erase.DELETED} | set(erase.KEPT) == before | WITHOUT_TEXT, "plant one there too"
+    missing = {rule.table for rule in erase.DELETED} | set(erase.KEPT)
+    missing -= left(db) | WITHOUT_TEXT | {table for table in OPTIONAL if not there(db, table)}
+    assert missing == set(), "plant one there too"
     done = customer.erase(db, CUSTOMER, "小王")
     assert left(db) == set()
     assert done.counts
@@ -287,8 +295,8 @@ def test_erased_in_the_middle_of_everything_nothing_comes_back(number, postgres_
             assert left(db) == set(), "while they are held"
         assert turned.result(30).split("; ")[-1] == "lease lost"
         assert isinstance(replayed.exception(30), LeaseLost)
-        assert isinstance(folded.exception(30), Gone)
-        assert isinstance(worded.exception(30), NotFound)
+        for late in (folded, worded):       # refused by the database, or said in words
+            assert late.exception(30) is None or isinstance(late.exception(), Gone | NotFound)
         assert sent.result(30) == "claimed by somebody else"
         upkeep.sweep(db, office.ports, office.settings)
         assert left(db) == set()
@@ -451,7 +459,7 @@ def test_everything_held_is_in_the_export(db):
     assert found["customer_id"] == CUSTOMER
     assert found["addresses"] == [ADDRESS]
     held = {rule.table for rule in erase.DELETED if rule.exported} | set(erase.KEPT)
-    assert set(found["tables"]) == held - {"desk.commitments", "biz.profile_overrides"}
+    assert held - {table for table in OPTIONAL if not there(db, table)} == set(found["tables"])
     assert set(found["conversations"]) == set(planted.values())
     assert found["conversations"][planted["answered"]]["turns"][0]["content"] == f"text {CANARY} E3001"
     assert customer.export(db, CUSTOMER)["tables"] == found["tables"]
