@@ -70,6 +70,7 @@ class Publisher:
             schedule_delivery=lambda reply_id: self.put(Wakeup("reply.deliver", (reply_id,))),
             schedule_compress=lambda ticket_id: self.put(Wakeup("memory.compress", (ticket_id,))),
             schedule_profile=lambda customer_id: self.put(Wakeup("memory.rebuild_profile", (customer_id,))),
+            schedule_erase=lambda customer_id: self.put(Wakeup("privacy.erase_customer", (customer_id,))),
             schedule_embed=lambda: self.put(Wakeup("kb.embed", ())),
         )
 

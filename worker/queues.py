@@ -22,6 +22,7 @@ ROUTES: Final[dict[str, str]] = {
     "kb.embed": BACKGROUND,
     "memory.compress": BACKGROUND,
     "memory.rebuild_profile": BACKGROUND,
+    "privacy.erase_customer": BACKGROUND,
     "desk.sweep": DESK,
     "desk.expire_approvals": DESK,
     "desk.settle": DESK,

@@ -15,7 +15,22 @@ from collections.abc import Sequence
 import typer
 from typer.main import get_command
 
-from producer.cli import approvals, chat, checkpoints, costs, data, demo, doctor, history, kb, letters, send, ticket, up
+from producer.cli import (
+    approvals,
+    chat,
+    checkpoints,
+    costs,
+    customer,
+    data,
+    demo,
+    doctor,
+    history,
+    kb,
+    letters,
+    send,
+    ticket,
+    up,
+)
 from producer.cli.screen import complain
 from supportpilot.errors import Misconfigured, Refused, SupportPilotError, Unusable
 
@@ -37,6 +52,7 @@ ticket.app.command("history")(history.history)
 ticket.app.command("replay")(history.replay)
 app.add_typer(ticket.app, name="ticket")
 app.add_typer(approvals.app, name="approvals")
+app.add_typer(customer.app, name="customer")
 app.add_typer(kb.app, name="kb")
 app.add_typer(checkpoints.app, name="checkpoints")
 app.add_typer(letters.inbox_app, name="inbox")
