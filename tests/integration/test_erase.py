@@ -42,7 +42,7 @@ pytestmark = pytest.mark.integration
 ROUNDS = int(os.environ.get("ERASE_ROUNDS", "10"))
 HELD_AT = ("triage", "act", "draft", "check", "resume")
 # Named before their migration was there, or made on demand: a database may lack them.
-OPTIONAL = {"kb.embeddings", "desk.commitments", "biz.profile_overrides", "desk.summary_notes"}
+OPTIONAL = {"kb.embeddings", "desk.commitments", "biz.profile_overrides"}
 # Where no text of a customer can stand, or (unlogged) none that a dump shows.
 WITHOUT_TEXT = {"desk.leases", "desk.watchers", "desk.events", "desk.forks"}
 
