@@ -59,14 +59,14 @@ def lock(conn: Connection, erasure_id: str) -> Erasure | None:
     return _record(conn.execute("SELECT * FROM desk.erasures WHERE id = %s FOR UPDATE", (erasure_id,)).fetchone())
 
 
-def finish(conn: Connection, erasure_id: str, counts: Mapping[str, int]) -> Erasure:
+def finish(conn: Connection, erasure_id: str, asked_by: str, counts: Mapping[str, int]) -> Erasure:
     """Turn a request into its receipt: whom it was about is forgotten."""
     found = _record(conn.execute(
         """
         UPDATE desk.erasures
-        SET customer_id = NULL, contact = NULL, done_at = clock_timestamp(), counts = %s, woken_at = NULL
+        SET customer_id = NULL, contact = NULL, asked_by = %s, done_at = clock_timestamp(), counts = %s, woken_at = NULL
         WHERE id = %s RETURNING *
-        """, (json.dumps(dict(counts)), erasure_id)).fetchone())
+        """, (asked_by, json.dumps(dict(counts)), erasure_id)).fetchone())
     assert found is not None  # noqa: S101 -- the caller holds the row's lock
     return found
 

@@ -142,6 +142,7 @@ def _erase(conn: Connection, erasure_id: str) -> Erasure:
     if wanted.done_at is not None:
         return wanted
     person = _held(conn, wanted)
+    by = _asker(wanted, person)
     erasures.ensure_key(conn)
     erasures.bury(conn, erasure_id, person.thread_ids)
     erasures.remember_messages(conn, person.ticket_ids, person.quarantine_ids)
@@ -150,8 +151,15 @@ def _erase(conn: Connection, erasure_id: str) -> Erasure:
     counts = personal.pseudonymise(conn, person, f"erased-{secrets.token_hex(6)}")
     for rule in DELETED:
         counts[rule.table] = personal.delete(conn, rule.table, rule.column, person.ids(rule.by))
-    audit.record(conn, wanted.asked_by, "customer.erased", subject=erasure_id)
-    return erasures.finish(conn, erasure_id, {table: n for table, n in counts.items() if n})
+    audit.record(conn, by, "customer.erased", subject=erasure_id)
+    return erasures.finish(conn, erasure_id, by, {table: n for table, n in counts.items() if n})
+
+
+def _asker(wanted: Erasure, person: Person) -> str:
+    """Return who asked, for the receipt; a customer who did so in person is not named by it."""
+    own = {wanted.customer_id, wanted.contact, person.customer_id, *person.contacts} - {None}
+    said = wanted.asked_by.strip()
+    return "the customer" if any(one and one.lower() in said.lower() for one in own) else said
 
 
 def _held(conn: Connection, wanted: Erasure) -> Person:

@@ -19,11 +19,14 @@ from fixtures.canary import (
     Latch,
     SlowSender,
     canary_office,
+    decided,
     deliver,
     give_account,
+    left,
     pg_dump,
     plant,
     tables_with,
+    waits_for_a_lock,
     wants_refund,
     write,
 )
@@ -45,14 +48,6 @@ HELD_AT = ("triage", "act", "draft", "check", "resume")
 OPTIONAL = {"kb.embeddings", "desk.commitments", "biz.profile_overrides"}
 # Where no text of a customer can stand, or (unlogged) none that a dump shows.
 WITHOUT_TEXT = {"desk.leases", "desk.watchers", "desk.events", "desk.forks"}
-
-
-def left(db: Database) -> set[str]:
-    """Return the tables that hold a canary; a dump leaves unlogged tables' rows out, so these are asked."""
-    with db.connection() as conn:
-        live = {table for table in ("desk.events", "desk.watchers")
-                if conn.execute(f"SELECT 1 FROM {table} t WHERE t::text LIKE %s", (f"%{CANARY}%",)).fetchone()}
-    return tables_with(pg_dump(db.url)) | live
 
 
 def test_every_table_is_named_with_what_an_erasure_does_to_it(db):
@@ -231,19 +226,6 @@ def test_an_approval_decided_while_the_erasure_runs_leaves_no_word(db):
     assert tables_with(pg_dump(db.url), f"late {CANARY}") == set()
 
 
-def waits_for_a_lock(db: Database, sessions: int = 1) -> None:
-    """Wait until that many sessions of the database wait for somebody's lock."""
-    until = time.monotonic() + 20
-    with connect(db.url) as conn:
-        while True:
-            row = conn.execute("SELECT count(*) AS n FROM pg_stat_activity WHERE datname = current_database() "
-                               "AND wait_event_type = 'Lock'").fetchone()
-            if row and row["n"] >= sessions:
-                return
-            assert time.monotonic() < until, "nobody waits"
-            time.sleep(0.01)
-
-
 # everything at once ---------------------------------------------------------------------------------
 
 @contextmanager
@@ -306,14 +288,6 @@ def test_erased_in_the_middle_of_everything_nothing_comes_back(number, postgres_
         assert (done.counts or {})["biz.tickets"] == 5
         for message_id in ("canary-1", "canary-2", "canary-3", "canary-3b", "canary-4", "long-0"):
             assert write(office, message_id=message_id).erased
-
-
-def decided(office: Office, ticket_id: str) -> str:
-    """Approve the ticket's refund, after the customer's last word on it, and return the ticket."""
-    asked = office.one("SELECT id FROM desk.approvals WHERE ticket_id = %s", ticket_id)["id"]
-    verdict = Verdict(approved=True, by="小王", reason=f"approval {CANARY}", seen_version=2)
-    approval.decide(office.db, office.ports, asked, verdict)
-    return ticket_id
 
 
 @contextmanager
