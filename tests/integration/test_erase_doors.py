@@ -143,8 +143,8 @@ def test_the_export_goes_to_stdout_or_into_a_file_that_only_its_owner_reads(db, 
 def test_a_customer_of_the_demo_is_erased_and_the_seed_brings_them_back(seeded_url, shell):
     command = shell(seeded_url)
     with Database(seeded_url) as db, db.transaction() as conn:
-        conn.execute("INSERT INTO biz.refunds (id, ticket_id, approval_id, invoice_id, amount, reason, decided_by) "
-                     "SELECT 'RF-theirs', t.id, 'theirs', i.id, 1, 'x', 'y' FROM biz.invoices i JOIN biz.tickets t USING (customer_id) "
+        conn.execute("INSERT INTO biz.refunds (id, ticket_id, approval_id, invoice_id, amount, status, reason, decided_by) "
+                     "SELECT 'RF-theirs', t.id, 'theirs', i.id, 1, 'paid', 'x', 'y' FROM biz.invoices i JOIN biz.tickets t USING (customer_id) "
                      "WHERE customer_id NOT IN (%s, 'C0001') LIMIT 1", (WU_GANG,))
     assert_only_of(seeded_url, json.loads(command("customer", "export", WU_GANG)[1]))
     with Database(seeded_url) as db, db.transaction() as conn:
