@@ -124,6 +124,7 @@ class Settings(BaseSettings):
     approval_notice: bool = Field(default=True, description="tell the customer once that a colleague is checking the refund")
     resolve_after_hours: Positive = Field(24.0, description="quiet hours after which an answered ticket is resolved and part of the customer's history")
     profile_debounce_seconds: NotNegative = Field(5.0, description="seconds to wait for more changes before a customer's profile is made anew")
+    erased_ids_days: Positive = Field(365.0, description="days for which keyed hashes of erased messages' ids are kept, so that a sender's retry or a mailbox read again brings none back")
     turn_debounce_seconds: NotNegative = Field(2.0, description="quiet seconds to wait for the customer's next line; 0 turns waiting off everywhere")
     turn_debounce_max_seconds: NotNegative = Field(10.0, description="longest wait from the first line, in seconds")
     conversation_idle_minutes: Positive = Field(30.0, description="minutes of silence after which a message without an id opens a new ticket")

@@ -44,12 +44,16 @@ class InboundMessage:
 
 @dataclass(frozen=True)
 class Received:
-    """What the sender is told; `wait_seconds` is the countdown of the wake-up."""
+    """What the sender is told; `wait_seconds` is the countdown of the wake-up.
+
+    erased: the message was erased before; both ids are empty and nothing is stored.
+    """
 
     ticket_id: str
     message_id: str
     duplicate: bool
     wait_seconds: float = 0.0
+    erased: bool = False
 
 
 @dataclass(frozen=True)
@@ -178,4 +182,5 @@ class Ports:
     schedule_profile: Callable[[str], None] = _nothing                 # customer_id
     schedule_prune: Callable[[str], None] = _nothing                   # ticket_id
     schedule_retain: Callable[[], None] = _nothing
+    schedule_erase: Callable[[str], None] = _nothing                   # customer_id or request id
     schedule_embed: Callable[[], None] = _nothing

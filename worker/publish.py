@@ -74,6 +74,7 @@ class Publisher:
                 Wakeup("memory.rebuild_profile", (customer_id,), self._settings.profile_debounce_seconds)),
             schedule_prune=lambda ticket_id: self.put(Wakeup("memory.prune", (ticket_id,))),
             schedule_retain=lambda: self.put(Wakeup("memory.retain", ())),
+            schedule_erase=lambda customer_id: self.put(Wakeup("privacy.erase_customer", (customer_id,))),
             schedule_embed=lambda: self.put(Wakeup("kb.embed", ())),
         )
 

@@ -25,6 +25,7 @@ ROUTES: Final[dict[str, str]] = {
     "memory.prune": BACKGROUND,
     "memory.retain": BACKGROUND,
     "memory.sweep_profiles": BACKGROUND,
+    "privacy.erase_customer": BACKGROUND,
     "desk.sweep": DESK,
     "desk.expire_approvals": DESK,
     "desk.settle": DESK,

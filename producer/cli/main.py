@@ -21,6 +21,7 @@ from producer.cli import (
     checkpoints,
     commitments,
     costs,
+    customer,
     data,
     demo,
     doctor,
@@ -56,6 +57,7 @@ app.add_typer(ticket.app, name="ticket")
 app.add_typer(approvals.app, name="approvals")
 app.add_typer(commitments.app, name="commitments")
 app.add_typer(profile.app, name="profile")
+app.add_typer(customer.app, name="customer")
 app.add_typer(kb.app, name="kb")
 app.add_typer(checkpoints.app, name="checkpoints")
 app.add_typer(letters.inbox_app, name="inbox")

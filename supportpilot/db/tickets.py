@@ -33,8 +33,12 @@ def _record(row: Row | None) -> TicketRow | None:
 
 
 def lock_contact(conn: Connection, contact: str, channel: str) -> None:
-    """Keep two messages of one contact on one channel apart until the transaction ends."""
-    conn.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", (f"{channel}\n{contact}",))
+    """Keep two messages of one contact on one channel apart until the transaction ends, and an erasure out.
+
+    The shared lock stands first: an erasure takes it alone, for all channels (`personal.lock_contacts`).
+    """
+    conn.execute("SELECT pg_advisory_xact_lock_shared(hashtextextended(%s, 1)), "
+                 "pg_advisory_xact_lock(hashtextextended(%s, 0))", (contact, f"{channel}\n{contact}"))
 
 
 def get(conn: Connection, ticket_id: str) -> TicketRow | None:
