@@ -46,7 +46,6 @@ DELETED = (
     Deleted("desk.leases", "ticket_id", "ticket", exported=False),
     Deleted("biz.tickets", "id", "ticket"),
     Deleted("biz.customer_profiles", "customer_id", "customer"),
-    Deleted("desk.profile_rebuilds", "customer_id", "customer", exported=False),
     Deleted("biz.profile_overrides", "customer_id", "customer"),
     Deleted("desk.profile_rebuilds", "customer_id", "customer", exported=False),
     Deleted("biz.subscriptions", "customer_id", "customer"),
