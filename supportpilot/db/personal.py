@@ -114,9 +114,11 @@ def lock_contacts(conn: Connection, contacts: Sequence[str]) -> None:
 
 
 def lock_rows(conn: Connection, person: Person) -> None:
-    """Lock leases, tickets, invoices and the customer, in this order; FOR UPDATE, so that foreign keys wait too."""
+    """Lock leases, tickets, replays, invoices and the customer, in this order; FOR UPDATE, so that foreign keys wait too."""
     conn.execute("SELECT 1 FROM desk.leases WHERE ticket_id = ANY(%s) ORDER BY ticket_id FOR UPDATE", (person.ticket_ids,))
     conn.execute("SELECT 1 FROM biz.tickets WHERE id = ANY(%s) ORDER BY id FOR UPDATE", (person.ticket_ids,))
+    # A replay's step asks for its row here: one that came between the deletes of snapshots and of this row would stay.
+    conn.execute("SELECT 1 FROM desk.forks WHERE ticket_id = ANY(%s) ORDER BY thread_id FOR UPDATE", (person.ticket_ids,))
     conn.execute("SELECT 1 FROM biz.invoices WHERE customer_id = %s ORDER BY id FOR UPDATE", (person.customer_id,))
     conn.execute("SELECT 1 FROM biz.customers WHERE id = %s FOR UPDATE", (person.customer_id,))
 

@@ -32,9 +32,9 @@ from fixtures.office import Office
 from fixtures.postgres import PostgresServer
 
 from supportpilot.db import approvals, business, events, inbox, outbox, personal, pool, profiles, summaries
-from supportpilot.db.pool import Database, connect
+from supportpilot.db.pool import Connection, Database, connect
 from supportpilot.desk import mailbox, turns
-from supportpilot.errors import Erased, Gone, NotFound, SupportPilotError
+from supportpilot.errors import Erased, Gone, LeaseLost, NotFound, SupportPilotError
 from supportpilot.memory.fenced import FencedSaver
 from supportpilot.service import customer, delivery, history, memory, ticket, upkeep
 
@@ -234,6 +234,41 @@ def test_a_graph_step_is_refused_that(when, db, monkeypatch):
                 waits_for_a_lock(db)
             assert erased.result(SECONDS).done_at
         assert working.result(SECONDS).endswith("lease lost")
+    assert left(db) == set()
+    assert office.rows("SELECT 1 FROM checkpoints UNION ALL SELECT 1 FROM checkpoint_writes") == []
+
+
+def test_a_step_of_a_replay_waits_for_an_erasure_that_has_deleted_the_snapshots_already_and_is_refused(db, monkeypatch):
+    office, step, deletes = canary_office(db), Gate(), Gate()
+    planted = plant(office)
+    original, delete = FencedSaver._one, personal.delete
+
+    def slow(self: FencedSaver, statement: str, values: dict[str, Any]) -> Any:
+        if values.get("fork"):
+            step.hold()
+        return original(self, statement, values)
+
+    def slow_delete(conn: Connection, table: str, *args: Any) -> int:
+        gone = delete(conn, table, *args)
+        if table == "public.checkpoints":
+            deletes.hold()
+        return gone
+
+    monkeypatch.setattr(FencedSaver, "_one", slow)
+    monkeypatch.setattr(personal, "delete", slow_delete)
+    with ThreadPoolExecutor(2) as threads:
+        try:
+            working = threads.submit(replays, office, planted)
+            assert step.reached.wait(SECONDS), working.exception(1)
+            erased = threads.submit(customer.erase, db, CUSTOMER, "小王")
+            assert deletes.reached.wait(SECONDS), erased.exception(1)
+            step.open.set()
+            waits_for_a_lock(db)
+        finally:
+            step.open.set()
+            deletes.open.set()
+        assert erased.result(SECONDS).done_at
+        assert isinstance(ended(working), LeaseLost)
     assert left(db) == set()
     assert office.rows("SELECT 1 FROM checkpoints UNION ALL SELECT 1 FROM checkpoint_writes") == []
 
