@@ -83,3 +83,10 @@ def test_the_template_passes_the_check_whatever_was_noted(past, vip, locale, pla
     said = template(given_facts)
     assert problems(said, given_facts) == []
     assert len(said) <= 300
+
+
+@pytest.mark.parametrize("stop", ["。", ";", "\uff1b"])
+def test_a_count_behind_a_stop_of_any_width_is_not_the_code_s(stop):
+    assert not [p for p in problems(f"E3001 已出现 3 次{stop}退款 1 次。", WU_GANG) if "E3001" in p]
+    assert problems(f"E3001{stop}共 1 次。", WU_GANG) == []
+    assert problems("E3001,共 1 次。", WU_GANG) == ["E3001 did not come 1 times"]
