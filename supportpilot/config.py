@@ -123,9 +123,15 @@ class Settings(BaseSettings):
     approval_expires_hours: Positive = Field(72.0, description="hours until an undecided approval becomes a handoff")
     approval_notice: bool = Field(default=True, description="tell the customer once that a colleague is checking the refund")
     resolve_after_hours: Positive = Field(24.0, description="quiet hours after which an answered ticket is resolved and part of the customer's history")
+    profile_debounce_seconds: NotNegative = Field(5.0, description="seconds to wait for more changes before a customer's profile is made anew")
+    erased_ids_days: Positive = Field(365.0, description="days for which keyed hashes of erased messages' ids are kept, so that a sender's retry or a mailbox read again brings none back")
     turn_debounce_seconds: NotNegative = Field(2.0, description="quiet seconds to wait for the customer's next line; 0 turns waiting off everywhere")
     turn_debounce_max_seconds: NotNegative = Field(10.0, description="longest wait from the first line, in seconds")
     conversation_idle_minutes: Positive = Field(30.0, description="minutes of silence after which a message without an id opens a new ticket")
+
+    retention_days: NotNegative = Field(90.0, description="quiet days of a resolved ticket after which only its last snapshot is kept; as long are replays and settled quarantine; 0: for ever")
+    retention_forget_days: NotNegative = Field(730.0, description="quiet days of a resolved ticket after which its conversation's last snapshot and its summaries go too; as long is held quarantine; 0: for ever")
+    retention_llm_calls_days: NotNegative = Field(0.0, description="days that the records of model calls are kept, of open tickets always; what is deleted is missing in `costs`; 0: for ever")
 
     webhook_secret: str | None = Field(None, description="secret of signed webhooks (whsec_...), several separated by spaces; per channel WEBHOOK_SECRET_<CHANNEL>")
     reply_callback_url: str | None = Field(None, description="where replies of the generic channel are posted; unset: kept and counted as accepted")

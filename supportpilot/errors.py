@@ -5,6 +5,7 @@
     │  ├─ Unavailable     something outside is away (database, broker, model): not counted
     │  │  ├─ Busy         somebody else holds the lock; ask again in a few seconds
     │  │  └─ HandedBack   this process is about to stop; another one goes on at once
+    │  ├─ Gone            the row that it hangs on was deleted meanwhile (an erasure)
     │  └─ TornThread      read the thread again and go on; counts as a crash, not as an attempt
     │     ├─ TailLost     the parent checkpoint is gone: commits were lost under a living worker
     │     └─ ClockBehind  the new checkpoint's id is not above its parent's
@@ -13,6 +14,7 @@
     ├─ LeaseLost          the ticket belongs to another worker now; write nothing
     ├─ Refused            a rule says no (exit code 3, HTTP 409)
     │  ├─ NotFound        unknown id (HTTP 404)
+    │  │  └─ Erased       it was there until its customer asked to be erased (HTTP 410)
     │  ├─ Stale           the customer has written since the approver looked
     │  └─ AlreadyDecided  somebody else was first, or the time ran out
     ├─ Misconfigured      wrong usage or configuration (exit code 2)
@@ -49,6 +51,10 @@ class HandedBack(Unavailable):
     """The process is about to stop; the turn goes on in another one."""
 
 
+class Gone(Transient):
+    """The row that it hangs on was deleted meanwhile."""
+
+
 class TornThread(Transient):
     """What this process has in memory does not fit what is on disk."""
 
@@ -79,6 +85,10 @@ class Refused(SupportPilotError):
 
 class NotFound(Refused):
     """No such id."""
+
+
+class Erased(NotFound):
+    """It was erased at the customer's request."""
 
 
 class Stale(Refused):

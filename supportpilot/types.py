@@ -44,12 +44,16 @@ class InboundMessage:
 
 @dataclass(frozen=True)
 class Received:
-    """What the sender is told; `wait_seconds` is the countdown of the wake-up."""
+    """What the sender is told; `wait_seconds` is the countdown of the wake-up.
+
+    erased: the message was erased before; both ids are empty and nothing is stored.
+    """
 
     ticket_id: str
     message_id: str
     duplicate: bool
     wait_seconds: float = 0.0
+    erased: bool = False
 
 
 @dataclass(frozen=True)
@@ -79,6 +83,22 @@ class Commitment:
 
     text: str
     due_at: datetime | None = None
+
+
+@dataclass(frozen=True)
+class Noted:
+    """What a turn may note on its ticket for the customer's history.
+
+    codes: error codes that stand in the customer's or a tool's text, in order; whether they are known ones is asked
+    where they are stored. wish: one of the closed list. commitments: what the reply promises.
+    """
+
+    codes: tuple[str, ...] = ()
+    wish: str | None = None
+    commitments: tuple[Commitment, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.codes or self.wish or self.commitments)
 
 
 @dataclass(frozen=True)
@@ -161,4 +181,6 @@ class Ports:
     schedule_compress: Callable[[str], None] = _nothing                # ticket_id
     schedule_profile: Callable[[str], None] = _nothing                 # customer_id
     schedule_prune: Callable[[str], None] = _nothing                   # ticket_id
+    schedule_retain: Callable[[], None] = _nothing
+    schedule_erase: Callable[[str], None] = _nothing                   # customer_id or request id
     schedule_embed: Callable[[], None] = _nothing

@@ -13,7 +13,7 @@ from supportpilot.agent.deps import Deps
 from supportpilot.config import Settings
 from supportpilot.errors import SupportPilotError
 from supportpilot.llm.client import ChatResult, ToolCall
-from supportpilot.types import Commitment, Hit, current_scope
+from supportpilot.types import Commitment, Hit, Noted, current_scope
 
 T = TypeVar("T")
 
@@ -124,6 +124,7 @@ class FakeTools:
         self.calls: list[tuple[str, dict[str, Any], str]] = []
         self.refunds: list[dict[str, Any]] = []
         self.escalations: list[tuple[str, str, str]] = []
+        self.noted: list[Noted | None] = []
         self.finished: list[tuple[str, str, str | None, str]] = []
         self.promised: list[Commitment] = []
         self.outbox: dict[str, str] = {}
@@ -139,9 +140,9 @@ class FakeTools:
         self.escalations.append((ticket_id, reason, reply))
         return self._put(reply)
 
-    def finish_ticket(self, ticket_id: str, category: str, kb_id: str | None, reply: str,
-                      commitments: Sequence[Commitment] = ()) -> str:
-        self.promised.extend(commitments)
+    def finish_ticket(self, ticket_id: str, category: str, kb_id: str | None, reply: str, *, noted: Noted | None = None) -> str:
+        self.noted.append(noted)
+        self.promised.extend(noted.commitments if noted else ())
         self.finished.append((ticket_id, category, kb_id, reply))
         return self._put(reply)
 

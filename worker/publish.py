@@ -69,7 +69,12 @@ class Publisher:
             schedule_resume=lambda ticket_id, approval_id: self.put(Wakeup("ticket.resume", (ticket_id, approval_id))),
             schedule_delivery=lambda reply_id: self.put(Wakeup("reply.deliver", (reply_id,))),
             schedule_compress=lambda ticket_id: self.put(Wakeup("memory.compress", (ticket_id,))),
-            schedule_profile=lambda customer_id: self.put(Wakeup("memory.rebuild_profile", (customer_id,))),
+            # Late, so that the first of a burst of changes finds them all and the others nothing to do.
+            schedule_profile=lambda customer_id: self.put(
+                Wakeup("memory.rebuild_profile", (customer_id,), self._settings.profile_debounce_seconds)),
+            schedule_prune=lambda ticket_id: self.put(Wakeup("memory.prune", (ticket_id,))),
+            schedule_retain=lambda: self.put(Wakeup("memory.retain", ())),
+            schedule_erase=lambda customer_id: self.put(Wakeup("privacy.erase_customer", (customer_id,))),
             schedule_embed=lambda: self.put(Wakeup("kb.embed", ())),
         )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from celery.beat import PersistentScheduler
+from celery.schedules import crontab
 
 from supportpilot.config import Settings, get_settings
 
@@ -12,6 +13,10 @@ EXPIRE_APPROVALS_SECONDS = 60.0
 SETTLE_SECONDS = 60.0
 OVERDUE_SECONDS = 60.0
 EMBED_SECONDS = 120.0
+# UTC: night in China. Profiles soon after its midnight, which is when "expires in 9 days" becomes 8.
+SWEEP_PROFILES_AT = (17, 10)
+RETAIN_AT = (19, 20)
+NIGHT_EXPIRES_SECONDS = 43_200.0
 # Sent as a point in time by beat's clock: a desk whose clock is ahead of that throws away every tick that is younger.
 TICK_EXPIRES_SECONDS = 3600.0
 
@@ -25,11 +30,17 @@ def entries(settings: Settings) -> dict[str, dict[str, Any]]:
         "desk.expire_approvals": _every(EXPIRE_APPROVALS_SECONDS, "desk.expire_approvals"),
         "desk.settle": _every(SETTLE_SECONDS, "desk.settle"),
         "desk.overdue": _every(OVERDUE_SECONDS, "desk.overdue"),
+        "memory.sweep_profiles": _nightly(SWEEP_PROFILES_AT, "memory.sweep_profiles"),
+        "memory.retain": _nightly(RETAIN_AT, "memory.retain"),
     }
 
 
 def _every(seconds: float, task: str) -> dict[str, Any]:
     return {"task": task, "schedule": seconds, "options": {"expires": max(TICK_EXPIRES_SECONDS, 2 * seconds)}}
+
+
+def _nightly(at: tuple[int, int], task: str) -> dict[str, Any]:
+    return {"task": task, "schedule": crontab(hour=str(at[0]), minute=str(at[1])), "options": {"expires": NIGHT_EXPIRES_SECONDS}}
 
 
 class DeskScheduler(PersistentScheduler):  # type: ignore[misc] # celery has no types

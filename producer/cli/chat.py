@@ -15,10 +15,10 @@ from producer.cli.chat_view import Printer, Viewer
 from producer.cli.screen import money
 from producer.cli.session import current_settings, open_database, waking_ports
 from supportpilot.config import Settings
-from supportpilot.db import approvals, inbox, tickets, turns
+from supportpilot.db import approvals, erasures, inbox, tickets, turns
 from supportpilot.db.approvals import Approval
 from supportpilot.db.pool import Database
-from supportpilot.errors import Misconfigured, NotFound, Refused, SupportPilotError, Unusable
+from supportpilot.errors import Misconfigured, Refused, SupportPilotError, Unusable
 from supportpilot.service import approval as decisions
 from supportpilot.service import intake
 from supportpilot.service.approval import Verdict
@@ -78,8 +78,8 @@ def _begin(db: Database, settings: Settings, ports: Ports, ticket: str | None,
     if ticket is not None:
         with db.connection() as conn:
             row = tickets.get(conn, ticket)
-        if row is None:
-            raise NotFound(f"no ticket {ticket}; see `supportpilot ticket list`")
+            if row is None:
+                raise erasures.absent(conn, ticket)
         return row.id, row.contact, None
     message = send.as_message(_given(opening[0], opening[1]), settings)
     received = intake.receive(db, settings, ports, message)

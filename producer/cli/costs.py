@@ -52,7 +52,7 @@ def _print(by: str, rows: list[dict[str, Any]], limit: int) -> None:
     if by == "part":
         memory, total = (sum((row["cost_cny"] for row in found), Decimal(0))
                          for found in ([row for row in rows if row["memory"]], rows))
-        say(f"memory (profile, summary, earlier entries, and what makes them) cost {_money(memory)}: "
+        say(f"memory (profile, ledger, summary, recalled and earlier entries, and what makes them) cost {_money(memory)}: "
             f"{memory / total if total else 0:.1%} of all")
 
 

@@ -31,7 +31,7 @@ from supportpilot.errors import SupportPilotError
 COMMAND_SECONDS = 60.0
 # What the shell has configured is for the real thing; so are settings of the programs that run below the demo.
 FOREIGN_PREFIXES = ("WEBHOOK_SECRET_", "TURN_DEBOUNCE_", "REPLY_CALLBACK_", "OPENAI_", "CELERY_", "FLOWER_", "PG")
-QUICK = {"TURN_DEBOUNCE_SECONDS": "0.3", "SWEEP_SECONDS": "2", "LEASE_SECONDS": "6", "WORKER_CONCURRENCY": "4",
+QUICK = {"TURN_DEBOUNCE_SECONDS": "0.3", "PROFILE_DEBOUNCE_SECONDS": "0", "SWEEP_SECONDS": "2", "LEASE_SECONDS": "6", "WORKER_CONCURRENCY": "4",
          "CONTEXT_BUDGET_TOKENS": str(BUDGET_TOKENS), "CONTEXT_KEEP_LAST": str(KEPT_ENTRIES),
          "HOST": "127.0.0.1", "PORT": "0", "FLOWER_PORT": "0", "NO_PROXY": "127.0.0.1", "no_proxy": "127.0.0.1"}
 

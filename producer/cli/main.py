@@ -21,12 +21,15 @@ from producer.cli import (
     checkpoints,
     commitments,
     costs,
+    customer,
     data,
     demo,
     doctor,
+    evaluate,
     history,
     kb,
     letters,
+    profile,
     send,
     ticket,
     up,
@@ -53,11 +56,14 @@ ticket.app.command("replay")(history.replay)
 app.add_typer(ticket.app, name="ticket")
 app.add_typer(approvals.app, name="approvals")
 app.add_typer(commitments.app, name="commitments")
+app.add_typer(profile.app, name="profile")
+app.add_typer(customer.app, name="customer")
 app.add_typer(kb.app, name="kb")
 app.add_typer(checkpoints.app, name="checkpoints")
 app.add_typer(letters.inbox_app, name="inbox")
 app.add_typer(letters.outbox_app, name="outbox")
 app.add_typer(letters.quarantine_app, name="quarantine")
+app.add_typer(evaluate.app, name="eval")
 app.command("costs")(costs.costs)
 app.command("doctor")(doctor.doctor)
 

@@ -14,9 +14,9 @@ from producer.channels import generic
 from producer.cli.screen import print_json, say
 from producer.cli.session import current_settings, open_database, waking_ports
 from supportpilot.config import Settings
-from supportpilot.db import inbox, outbox, tickets, turns
+from supportpilot.db import erasures, inbox, outbox, tickets, turns
 from supportpilot.db.pool import Connection, Database, Row
-from supportpilot.errors import NotFound, SupportPilotError
+from supportpilot.errors import Erased, Refused, SupportPilotError
 from supportpilot.service import intake
 from supportpilot.types import InboundMessage, Received
 
@@ -53,6 +53,8 @@ def send(  # noqa: PLR0913 -- a parameter is an option of the command
             _require_ticket(db, ticket)
         with waking_ports(settings) as ports:
             received = intake.receive(db, settings, ports, message)
+        if received.erased:
+            raise Refused("a message with this id was erased at its sender's request; nothing was stored")
         if not as_json:
             _tell_received(received, ticket)
         ended = wait_for_end(db, received.message_id, timeout) if wait else None
@@ -77,7 +79,7 @@ def as_message(given: dict[str, object], settings: Settings) -> InboundMessage:
 def _require_ticket(db: Database, ticket_id: str) -> None:
     with db.connection() as conn:
         if tickets.get(conn, ticket_id) is None:
-            raise NotFound(f"no ticket {ticket_id}; see `supportpilot ticket list`")
+            raise erasures.absent(conn, ticket_id)
 
 
 def _tell_received(received: Received, wanted: str | None) -> None:
@@ -106,10 +108,14 @@ def wait_for_end(db: Database, message_id: str, timeout: float) -> Ended:
 
 
 def look(conn: Connection, message_id: str) -> Ended | None:
-    """Return how the message's turn ended, None while it has not."""
+    """Return how the message's turn ended, None while it has not.
+
+    Raises:
+        Erased: it was stored, and is not there any more.
+    """
     message, turn = inbox.get(conn, message_id), turns.of_message(conn, message_id)
     if message is None:
-        return None
+        raise Erased(f"{message_id} is gone: its ticket was erased while it waited")
     sent = outbox.rows(conn, ticket_id=message["ticket_id"])
     if turn is None or turn["status"] == "replaced":
         return _held(conn, message, sent)

@@ -12,7 +12,7 @@ from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from producer.signatures import Unsigned
-from supportpilot.errors import NotFound, Refused, SupportPilotError, Transient, Unusable
+from supportpilot.errors import Erased, NotFound, Refused, SupportPilotError, Transient, Unusable
 
 log = logging.getLogger(__name__)
 
@@ -20,6 +20,7 @@ RETRY_AFTER_SECONDS = 5
 # The first class that fits counts, so the special ones stand first; what is not listed is our own fault: 500.
 STATUS: dict[type[SupportPilotError], int] = {
     Unsigned: 401,
+    Erased: 410,
     NotFound: 404,
     Refused: 409,
     Unusable: 422,

@@ -26,6 +26,8 @@ router = APIRouter()
 BODY_SECONDS = 10.0
 # What is too large is still read up to here, unkept: a sender that cannot finish writing never sees the 413.
 DRAINED_BYTES = 4_194_304
+# A delivery that was erased comes again: as good as a duplicate for the sender, and nothing more to say.
+ERASED = {"duplicate": True, "ignored": "erased"}
 
 
 @dataclass(frozen=True)
@@ -41,7 +43,7 @@ CHANNELS = {generic.CHANNEL: Channel(generic.parse, generic.sender_of)}
 
 @router.post("/webhooks/{channel}")
 async def receive_webhook(channel: str, request: Request, site: SiteOf) -> JSONResponse:
-    """Store a message: 202 new, 200 known, 202 quarantined, 401, 404, 413, 503 (raised, see `errors.py`)."""
+    """Store a message: 202 new, 200 known or erased, 202 quarantined, 401, 404, 413, 503 (raised, see `errors.py`)."""
     if channel not in CHANNELS:
         return answer(404, f"unknown channel; there are: {', '.join(CHANNELS)}")
     try:
@@ -82,8 +84,12 @@ def store(site: Site, channel: str, body: bytes, delivery_id: str) -> JSONRespon
     except Unusable as error:
         kept = intake.keep_unusable(
             site.db, channel, door.sender_of(body), body, str(error), delivery_id=f"{channel}:{delivery_id}")
+        if kept is None:
+            return JSONResponse(ERASED, status_code=200)
         log.warning("webhook %s: %s in quarantine: %s", channel, kept, error)
         return JSONResponse({"quarantined": kept, "reason": str(error)}, status_code=202)
     got = intake.receive(site.db, site.settings, site.ports, message)
+    if got.erased:
+        return JSONResponse(ERASED, status_code=200)
     shown = {"ticket_id": got.ticket_id, "message_id": got.message_id, "duplicate": got.duplicate}
     return JSONResponse(shown, status_code=200 if got.duplicate else 202)

@@ -6,6 +6,7 @@ so the newest messages are always the last thing a model reads.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, TypedDict
 
@@ -16,10 +17,14 @@ from supportpilot.config import Settings
 from supportpilot.memory.entries import language_of_text as reply_language
 from supportpilot.memory.entries import render_recalled, render_turns, shorten
 from supportpilot.memory.tokens import counter_for
-from supportpilot.prompts.loader import fence, prompt
+from supportpilot.prompts.fencing import fence, visible
+from supportpilot.prompts.loader import prompt
 
 __all__ = ["Conversation", "Identity", "Memory", "articles", "language_of", "memory_view", "newest", "nothing_to_answer",
            "reply_language", "request", "sections", "shorten", "trailing_customer_entries"]
+
+_HEADING = re.compile(r"(?:^|(?<=[\r\x85\u2028\u2029]))(?=[\[\uff3b\u3010]\s?KB-)", re.MULTILINE | re.IGNORECASE)
+_INDENT = "  "
 
 
 class Identity(TypedDict):
@@ -113,8 +118,9 @@ def memory_view(state: Memory, settings: Settings, ledger: str = "", recalled: S
 
 
 def articles(hits: Sequence[Mapping[str, Any]]) -> str:
-    """Return the retrieved articles as the text of their section."""
-    return "\n---\n".join(f"[{hit['article_id']}] {hit['title']} ({hit['lang']})\n{hit['text']}" for hit in hits)
+    """Return the retrieved articles as the text of their section; no article can hold a heading of another one."""
+    return "\n---\n".join(
+        f"[{hit['article_id']}] {_one_line(hit['title'])} ({hit['lang']})\n{_HEADING.sub(_INDENT, visible(hit['text']))}" for hit in hits)
 
 
 def sections(**texts: str) -> str:

@@ -69,7 +69,7 @@ class Deps:
     call_tool: (name, arguments, ticket_id=...) -> (text, is_error).
     escalate: (ticket_id, reason, reply) -> the notice that stands in the outbox.
     decide_refund: (ticket_id, approved, approver, reason, request, approval_id) -> {"status", "amount", ...}.
-    finish_ticket: (ticket_id, category, kb_id or None, reply, commitments=()) -> the reply that stands in the outbox.
+    finish_ticket: (ticket_id, category, kb_id or None, reply, noted=Noted()) -> the reply that stands in the outbox.
     profile_for: customer_id -> the stored profile, or the template's while a rebuild is asked for.
     summary_for: (ticket_id, turns) -> (summary, upto) that fits these entries, or None.
     commitments_for: ticket_id -> the promises on it that are not kept yet, one line each with its due date.

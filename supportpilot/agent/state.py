@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import operator
 import uuid
-from typing import Annotated, Any, Literal, NotRequired, TypedDict, get_type_hints
+from typing import Annotated, Any, Literal, NotRequired, TypedDict, get_args, get_type_hints
 
 from pydantic import BaseModel, BeforeValidator, Field
 
 Category = Literal["billing", "refund", "invoice", "account", "technical", "plan_change", "api", "other"]
+WishName = Literal["", "reminder_before_expiry", "notice_before_charge", "phone_call", "monthly_invoice"]
 Role = Literal["customer", "agent"]
 PROMISE_CHARS, DUE_CHARS, MAX_PROMISES = 200, 40, 10
 Outcome = Literal["resolved", "waiting_approval", "escalated"]
@@ -118,6 +119,11 @@ def state_fields() -> set[str]:
     return set(get_type_hints(SupportState))
 
 
+def _wish(value: object) -> object:
+    """A wish that is not on the list is none; it is not worth a second call."""
+    return value if isinstance(value, str) and value in get_args(WishName) else ""
+
+
 class Triage(BaseModel):
     """What kind of message this is; decides the way through the graph."""
 
@@ -127,6 +133,8 @@ class Triage(BaseModel):
     urgency: Literal["low", "normal", "high"] = "normal"
     summary: str = Field(max_length=200, description="the customer's request in one sentence of at most 40 characters")
     search_query: str = Field(max_length=400, description="query for the help centre: error codes and product words, no greetings")
+    wish: Annotated[WishName, BeforeValidator(_wish)] = Field(
+        default="", description="what the customer wishes for the future, only if the newest message says so in words; else empty")
     still_unsolved: bool = Field(default=False, description="true if the customer says that the last answer did not help")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 
@@ -113,17 +114,19 @@ def bank_connections(conn: Connection, customer_id: str) -> list[Row]:
         """, (customer_id,)).fetchall()
 
 
+# Of a ticket `t`: what it notes as promised, unless that reply was never sent or the promise is dropped.
+PROMISE = """CASE WHEN NOT coalesce((SELECT every(c.state IN ('unsent', 'dropped')) FROM desk.commitment_states c
+                                     WHERE c.ticket_id = t.id AND c.text = t.promise), false) THEN t.promise END AS promise"""
+
+
 def resolved_tickets(conn: Connection, customer_id: str, limit: int) -> list[Row]:
     """Return a customer's resolved tickets, newest first; a promise that was never sent, or is dropped, is none."""
     return conn.execute(
-        """
-        SELECT t.id, t.subject, t.status, t.category, t.error_code, t.resolution,
-               CASE WHEN NOT coalesce((SELECT every(c.state IN ('unsent', 'dropped')) FROM desk.commitment_states c
-                                       WHERE c.ticket_id = t.id AND c.text = t.promise), false) THEN t.promise END AS promise,
-               t.wish, t.created_at
+        f"""
+        SELECT t.id, t.subject, t.status, t.category, t.error_code, t.resolution, {PROMISE}, t.wish, t.created_at
         FROM biz.tickets t WHERE t.customer_id = %s AND t.status = 'resolved'
         ORDER BY t.created_at DESC, t.id DESC LIMIT %s
-        """, (customer_id, limit)).fetchall()
+        """, (customer_id, limit)).fetchall()  # noqa: S608 -- a constant
 
 
 def invoice_by_number(conn: Connection, customer_id: str, number: str) -> Invoice | None:
@@ -227,6 +230,19 @@ def note_answer(conn: Connection, ticket_id: str, category: str, kb_id: str | No
 def note_promise(conn: Connection, ticket_id: str, promise: str) -> None:
     """Keep what the ticket's last promise was: its customer's profile is made from it."""
     conn.execute("UPDATE biz.tickets SET promise = %s WHERE id = %s", (promise, ticket_id))
+
+
+def note_details(conn: Connection, ticket_id: str, codes: Sequence[str], wish: str | None) -> None:
+    """Note the first of the codes that an article explains, unless there is one already, and the customer's last wish."""
+    conn.execute(
+        """
+        UPDATE biz.tickets SET
+            error_code = coalesce(error_code, (
+                SELECT c.code FROM unnest(%(codes)s::text[]) WITH ORDINALITY AS c(code, n)
+                WHERE c.code IN (SELECT k.code FROM kb.error_codes k) ORDER BY c.n LIMIT 1)),
+            wish = coalesce(%(wish)s, wish)
+        WHERE id = %(ticket)s
+        """, {"codes": list(codes), "wish": wish, "ticket": ticket_id})
 
 
 def mark_escalated(conn: Connection, ticket_id: str, reason: str) -> bool:

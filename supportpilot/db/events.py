@@ -40,13 +40,14 @@ def wait(conn: Connection, seconds: float) -> list[str]:
 
 
 def mark_watched(conn: Connection, watcher_id: str, ticket_id: str, seconds: float) -> None:
-    """Set or renew a watcher's mark and tell the workers."""
+    """Set or renew a watcher's mark and tell the workers; a ticket that was erased is watched no more."""
     conn.execute(
         """
+        WITH held AS MATERIALIZED (SELECT 1 FROM biz.tickets WHERE id = %(ticket)s FOR KEY SHARE)
         INSERT INTO desk.watchers (watcher_id, ticket_id, until)
-        VALUES (%s, %s, clock_timestamp() + make_interval(secs => %s))
+        SELECT %(watcher)s, %(ticket)s, clock_timestamp() + make_interval(secs => %(seconds)s) FROM held
         ON CONFLICT (watcher_id) DO UPDATE SET ticket_id = EXCLUDED.ticket_id, until = EXCLUDED.until
-        """, (watcher_id, ticket_id, seconds))
+        """, {"watcher": watcher_id, "ticket": ticket_id, "seconds": seconds})
     conn.execute("SELECT pg_notify('supportpilot_watch', %s)", (ticket_id,))
 
 
@@ -66,12 +67,16 @@ def watched(conn: Connection) -> dict[str, float]:
 
 
 def write(conn: Connection, ticket_id: str, turn_id: str, events: Sequence[tuple[str, dict[str, Any]]]) -> None:
-    """Append events of a turn and notify the watchers with the ticket's id alone."""
+    """Append events of a turn and notify the watchers with the ticket's id alone.
+
+    The ticket's row is locked, so what a turn tells after its ticket was erased vanishes without an error.
+    """
     conn.execute(
         """
+        WITH held AS MATERIALIZED (SELECT 1 FROM biz.tickets WHERE id = %s FOR KEY SHARE)
         INSERT INTO desk.events (ticket_id, turn_id, type, data)
-        SELECT %s, %s, t, d FROM unnest(%s::text[], %s::jsonb[]) WITH ORDINALITY AS e (t, d, n) ORDER BY n
-        """, (ticket_id, turn_id, [t for t, _ in events], [json.dumps(d, ensure_ascii=False) for _, d in events]))
+        SELECT %s, %s, t, d FROM held, unnest(%s::text[], %s::jsonb[]) WITH ORDINALITY AS e (t, d, n) ORDER BY n
+        """, (ticket_id, ticket_id, turn_id, [t for t, _ in events], [json.dumps(d, ensure_ascii=False) for _, d in events]))
     conn.execute("SELECT pg_notify('supportpilot_live', %s)", (ticket_id,))
 
 

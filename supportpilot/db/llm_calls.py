@@ -15,14 +15,28 @@ By = Literal["ticket", "node", "model", "day"]
 
 
 def record_call(conn: Connection, call: LLMCall) -> None:
-    """Keep one paid call."""
+    """Keep one paid call; one of an erased ticket is forgotten, however late its turn reports it.
+
+    The ticket's row is locked, so a report and an erasure never pass each other unseen. What has no ticket (a
+    profile, a script) is kept as it is.
+    """
     conn.execute(
-        "INSERT INTO desk.llm_calls"
-        " (ticket_id, turn_id, node, model, tokens_in, tokens_out, tokens_cached, parts, cost_cny, ms)"
-        " VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s)",
-        (call.ticket_id, call.turn_id, call.node, call.model, call.tokens_in, call.tokens_out, call.tokens_cached,
-         Jsonb(call.parts), call.cost_cny, call.ms),
-    )
+        """
+        WITH owner AS (
+            SELECT coalesce((SELECT f.ticket_id FROM desk.forks f WHERE f.thread_id = %(ticket)s), %(ticket)s) AS id
+        ), held AS MATERIALIZED (
+            SELECT t.id FROM biz.tickets t WHERE t.id = (SELECT id FROM owner) FOR KEY SHARE
+        )
+        INSERT INTO desk.llm_calls
+            (ticket_id, turn_id, node, model, tokens_in, tokens_out, tokens_cached, parts, cost_cny, ms)
+        SELECT %(ticket)s, %(turn)s, %(node)s, %(model)s, %(sent)s, %(received)s, %(cached)s, %(parts)s, %(cost)s, %(ms)s
+        WHERE EXISTS (SELECT 1 FROM held)
+           OR NOT EXISTS (SELECT 1 FROM biz.tickets t WHERE t.id = (SELECT id FROM owner)
+                          UNION ALL SELECT 1 FROM desk.erased_tickets e WHERE e.thread_id = %(ticket)s)
+        """,
+        {"ticket": call.ticket_id, "turn": call.turn_id, "node": call.node, "model": call.model, "sent": call.tokens_in,
+         "received": call.tokens_out, "cached": call.tokens_cached, "parts": Jsonb(call.parts), "cost": call.cost_cny,
+         "ms": call.ms})
 
 
 def answered_since_failure(conn: Connection, model: str, turn_id: str) -> bool:

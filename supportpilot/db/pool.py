@@ -14,7 +14,7 @@ from psycopg import sql
 from psycopg.rows import dict_row
 from psycopg_pool import ConnectionPool, PoolTimeout
 
-from supportpilot.errors import Busy, Misconfigured, SupportPilotError, Transient, Unavailable
+from supportpilot.errors import Busy, Gone, Misconfigured, SupportPilotError, Transient, Unavailable
 
 Row: TypeAlias = dict[str, Any]
 Connection: TypeAlias = psycopg.Connection[Row]
@@ -33,6 +33,8 @@ def translate(error: Exception) -> SupportPilotError:
     line = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
     if isinstance(error, psycopg.errors.LockNotAvailable):
         return Busy(f"lock not granted in time: {line}")
+    if isinstance(error, psycopg.errors.ForeignKeyViolation):
+        return Gone(f"deleted meanwhile: {line}")
     if isinstance(error, PoolTimeout):
         return Unavailable(f"no database connection: {line}")
     state = getattr(error, "sqlstate", None)
@@ -50,6 +52,7 @@ def translated() -> Iterator[None]:
     Raises:
         Unavailable: the database is away, or the pool is empty for too long.
         Busy: a row lock was not granted within `LOCK_TIMEOUT_MS`.
+        Gone: the row that a new one hangs on is not there.
         Transient: any other database error.
     """
     try:

@@ -33,8 +33,12 @@ def _record(row: Row | None) -> TicketRow | None:
 
 
 def lock_contact(conn: Connection, contact: str, channel: str) -> None:
-    """Keep two messages of one contact on one channel apart until the transaction ends."""
-    conn.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", (f"{channel}\n{contact}",))
+    """Keep two messages of one contact on one channel apart until the transaction ends, and an erasure out.
+
+    The shared lock stands first: an erasure takes it alone, for all channels (`personal.lock_contacts`).
+    """
+    conn.execute("SELECT pg_advisory_xact_lock_shared(hashtextextended(%s, 1)), "
+                 "pg_advisory_xact_lock(hashtextextended(%s, 0))", (contact, f"{channel}\n{contact}"))
 
 
 def get(conn: Connection, ticket_id: str) -> TicketRow | None:
@@ -112,13 +116,16 @@ def set_status(conn: Connection, ticket_id: str, status: str) -> None:
 
 
 def note_error_codes(conn: Connection, ticket_ids: Sequence[str]) -> None:
-    """Note on resolved tickets the first error code that the customer wrote: what the profile counts."""
+    """Note on resolved tickets the first known error code that the customer wrote: what the profile counts.
+
+    An answered ticket has it already (`business.note_details`); this is for those that a human answered.
+    """
     conn.execute(
         """
         UPDATE biz.tickets t SET error_code = named.code
         FROM (SELECT DISTINCT ON (i.ticket_id) i.ticket_id, upper(found.code[1]) AS code
               FROM desk.inbox i, regexp_matches(i.body, '(?<![A-Za-z0-9])([Ee][0-9]{4})(?![A-Za-z0-9])') AS found(code)
-              WHERE i.ticket_id = ANY(%s) AND i.author = 'customer'
+              WHERE i.ticket_id = ANY(%s) AND i.author = 'customer' AND upper(found.code[1]) IN (SELECT k.code FROM kb.error_codes k)
               ORDER BY i.ticket_id, i.seq) named
         WHERE t.id = named.ticket_id AND t.error_code IS NULL
         """, (list(ticket_ids),))

@@ -45,8 +45,9 @@ def decide(conn: Connection, approval_id: str, verdict: Verdict) -> Approval:
     if approval is None:
         raise NotFound(f"no approval {approval_id}; see `supportpilot approvals list`")
     ticket = tickets.lock(conn, approval.ticket_id)
-    locked = approvals.lock(conn, approval_id)
-    approval = locked or approval
+    approval = approvals.lock(conn, approval_id)
+    if approval is None:    # else the reason would be written down after the ticket was erased
+        raise NotFound(f"no approval {approval_id} any more: its ticket was erased")
     status = rules.approval_after(approval.status, "approve" if verdict.approved else "reject")
     if status is None:
         if _said_before(approval, verdict):

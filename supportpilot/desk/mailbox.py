@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 
-from supportpilot.db import inbox, leases, tickets
+from supportpilot.db import erasures, inbox, leases, tickets
 from supportpilot.db.inbox import Known
 from supportpilot.db.pool import Connection
 from supportpilot.db.tickets import TicketRow
@@ -18,6 +18,10 @@ from supportpilot.types import InboundMessage
 
 class AlreadyStored(Exception):
     """The message was stored before (by a racing delivery); the transaction must roll back."""
+
+
+class WasErased(Exception):
+    """The message was stored before and erased since; the transaction must roll back."""
 
 
 @dataclass(frozen=True)
@@ -47,12 +51,15 @@ def file_message(conn: Connection, message: InboundMessage, *, idle_minutes: flo
 
     Raises:
         AlreadyStored: a racing delivery was first.
+        WasErased: it came before, and was erased.
     """
     quiet, longest = debounce
     if ticket is None:
         tickets.lock_contact(conn, message.contact, message.channel)
         if find_known(conn, message) is not None:
             raise AlreadyStored
+        if erasures.was_erased(conn, message):
+            raise WasErased
         ticket = _locked(conn, choose_ticket(conn, message, idle_minutes))
     seq = ticket.last_seq + 1
     message_id = inbox.insert(conn, ticket.id, seq, message, content_hash(message), quiet)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from supportpilot.config import Settings
-from supportpilot.db import approvals, audit, commitments, inbox, leases, llm_calls, outbox, tickets, turns
+from supportpilot.db import approvals, audit, commitments, erasures, inbox, leases, llm_calls, outbox, tickets, turns
 from supportpilot.db.approvals import Asked
 from supportpilot.db.outbox import OutboxEntry
 from supportpilot.db.pool import Connection
@@ -66,7 +66,7 @@ def take(conn: Connection, settings: Settings, ticket_id: str, holder: str, noti
     """
     lease = leases.lock(conn, ticket_id)
     if lease is None:
-        raise NotFound(f"no ticket {ticket_id}")
+        raise erasures.absent(conn, ticket_id)
     if lease.live:
         return None
     turn = _next_turn(conn, ticket_id, killed=lease.token is not None)

@@ -26,6 +26,7 @@ from supportpilot.errors import Misconfigured, ModelOutputUnusable, Permanent, T
 from supportpilot.llm import structured as shape
 from supportpilot.llm.breaker import Breaker
 from supportpilot.llm.retrying import ProviderTrouble, persistently, translated
+from supportpilot.llm.sealing import sealed
 from supportpilot.llm.usage import Ledger, Tokens, apportion, cost_of, estimate, parts_of
 from supportpilot.types import LLMCall, current_scope
 
@@ -165,7 +166,7 @@ class LLMClient:
         try:
             with self._breaker.watching(), translated(self.model):
                 chunks = self._provider().chat.completions.create(
-                    model=self.model, messages=_typed(messages), temperature=temperature,
+                    model=self.model, messages=_typed(sealed(messages)), temperature=temperature,
                     stream=True, stream_options={"include_usage": True},
                 )
                 with chunks:
@@ -209,7 +210,7 @@ class LLMClient:
         started = time.monotonic()
         with self._breaker.watching(), translated(self.model):
             reply: object = self._provider().chat.completions.create(
-                model=self.model, messages=_typed(messages), **options
+                model=self.model, messages=_typed(sealed(messages)), **options
             )
             if not isinstance(reply, ChatCompletion) or not reply.choices:
                 raise ProviderTrouble("the model provider's answer has no choices; does OPENAI_BASE_URL end in /v1?")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import threading
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -13,10 +12,10 @@ from fractions import Fraction
 from typing import Any
 
 from supportpilot.config import DEFAULT_PRICES, Settings
+from supportpilot.llm.sealing import SECTION, sections
 from supportpilot.types import LLMCall
 
 MILLION = Decimal(1_000_000)
-SECTION = re.compile(r'<section name="([\w-]+)">\n?(.*?)\n?</section>', re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -44,7 +43,7 @@ def parts_of(messages: Sequence[dict[str, Any]], options: Mapping[str, Any] | No
     for message in messages:
         content = str(message.get("content") or "")
         if message.get("role") == "user":
-            for name, text in SECTION.findall(content):
+            for name, text in sections(content):
                 parts[name] += estimate(text)
             parts["other"] += estimate(SECTION.sub("", content).strip())
         else:

@@ -5,8 +5,9 @@ it? Without these a frozen worker that wakes up writes over its successor's work
 refers to blobs that are not there (no error, `turns == []`), and two workers whose clocks are 100 ms apart lose
 half of each other's messages, because the newest checkpoint is simply the one with the largest id.
 
-Without a lease token in the config (tests, scripts, replays) it behaves as the stock saver does. Unlike that one
-it holds no lock around its calls: each takes a connection of the pool.
+Without a lease token in the config (tests, scripts, replays) it behaves as the stock saver does; a replay still
+writes only while its row in `desk.forks` stands, which an erasure takes away. Unlike the stock saver it holds no lock
+around its calls: each takes a connection of the pool.
 """
 
 from __future__ import annotations
@@ -39,6 +40,7 @@ from supportpilot.errors import ClockBehind, LeaseLost, TailLost
 
 TOKEN_KEY = "__lease_token"  # noqa: S105 -- the name of a key; keys with two underscores are not stored
 
+FORK_PREFIX = "fork:"            # of a replay's thread id
 UUID6 = 6
 CLOCK = "_last_v6_timestamp"     # langgraph's own; a test says when it is renamed
 _LIFT = threading.Lock()
@@ -47,11 +49,13 @@ _LIFT = threading.Lock()
 # a taker is); the inserts happen only if all hold, and the answer tells which one did not.
 PUT = """
 WITH lease AS MATERIALIZED (SELECT 1 FROM desk.leases WHERE token = %(token)s::uuid FOR KEY SHARE),
+fork AS MATERIALIZED (SELECT 1 FROM desk.forks WHERE thread_id = %(fork)s FOR KEY SHARE),
 tail AS MATERIALIZED (
     SELECT 1 FROM checkpoints
     WHERE thread_id = %(thread)s AND checkpoint_ns = %(ns)s AND checkpoint_id = %(parent)s),
 judged AS MATERIALIZED (
-    SELECT %(token)s::text IS NULL OR EXISTS (SELECT 1 FROM lease) AS held,
+    SELECT (%(token)s::text IS NULL OR EXISTS (SELECT 1 FROM lease))
+           AND (%(fork)s::text IS NULL OR EXISTS (SELECT 1 FROM fork)) AS held,
            %(token)s::text IS NULL OR %(parent)s::text IS NULL OR EXISTS (SELECT 1 FROM tail) AS whole,
            %(token)s::text IS NULL OR %(parent)s::text IS NULL OR %(id)s::text > %(parent)s::text COLLATE "C" AS later),
 blobs AS (
@@ -72,11 +76,13 @@ SELECT held, whole, later FROM judged
 
 PUT_WRITES = """
 WITH lease AS MATERIALIZED (SELECT 1 FROM desk.leases WHERE token = %(token)s::uuid FOR KEY SHARE),
+fork AS MATERIALIZED (SELECT 1 FROM desk.forks WHERE thread_id = %(fork)s FOR KEY SHARE),
 own AS MATERIALIZED (
     SELECT 1 FROM checkpoints
     WHERE thread_id = %(thread)s AND checkpoint_ns = %(ns)s AND checkpoint_id = %(id)s),
 judged AS MATERIALIZED (
-    SELECT %(token)s::text IS NULL OR EXISTS (SELECT 1 FROM lease) AS held,
+    SELECT (%(token)s::text IS NULL OR EXISTS (SELECT 1 FROM lease))
+           AND (%(fork)s::text IS NULL OR EXISTS (SELECT 1 FROM fork)) AS held,
            %(token)s::text IS NULL OR NOT %(needs_own)s OR EXISTS (SELECT 1 FROM own) AS whole),
 written AS (
     INSERT INTO checkpoint_writes (thread_id, checkpoint_ns, checkpoint_id, task_id, task_path, idx, channel, type, blob)
@@ -121,7 +127,7 @@ class FencedSaver(PostgresSaver):
         changed = {k: v for k, v in new_versions.items() if k in blobs}
         dumped = self._dump_blobs(thread, ns, blobs, changed)
         answer = self._one(PUT, {
-            "token": given.get(TOKEN_KEY), "thread": thread, "ns": ns, "id": checkpoint["id"], "parent": parent,
+            "token": given.get(TOKEN_KEY), "fork": _fork(thread), "thread": thread, "ns": ns, "id": checkpoint["id"], "parent": parent,
             "channels": [d[2] for d in dumped], "versions": [d[3] for d in dumped], "types": [d[4] for d in dumped],
             "blobs": [d[5] for d in dumped], "checkpoint": Jsonb({**checkpoint, "channel_values": inline}),
             "metadata": Jsonb(get_serializable_checkpoint_metadata(config, metadata)),
@@ -144,7 +150,7 @@ class FencedSaver(PostgresSaver):
         thread, ns = given["thread_id"], given.get("checkpoint_ns", "")
         dumped = self._dump_writes(thread, ns, given["checkpoint_id"], task_id, task_path, writes)
         answer = self._one(PUT_WRITES, {
-            "token": given.get(TOKEN_KEY), "thread": thread, "ns": ns, "id": given["checkpoint_id"], "task": task_id,
+            "token": given.get(TOKEN_KEY), "fork": _fork(thread), "thread": thread, "ns": ns, "id": given["checkpoint_id"], "task": task_id,
             "path": task_path, "over": all(w[0] in WRITES_IDX_MAP for w in writes),
             "needs_own": any(w[0] == INTERRUPT for w in writes),
             "idxs": [d[5] for d in dumped], "channels": [d[6] for d in dumped], "types": [d[7] for d in dumped],
@@ -225,6 +231,10 @@ def lift_clock(checkpoint_id: str) -> None:
         with _LIFT:
             now = getattr(id_clock, CLOCK) or 0
             setattr(id_clock, CLOCK, max(now, found.time))
+
+
+def _fork(thread: str) -> str | None:
+    return thread if thread.startswith(FORK_PREFIX) else None
 
 
 def _split(values: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -71,7 +71,8 @@ def source_of(turns: Turns) -> Source:
     """Return what a summary of these (readable) entries is checked against."""
     lang = language_of_text("\n".join(str(turn["content"]) for turn in turns))
     text = render_turns(turns, lang)
-    return Source(text, lang, len(text) if turns else None)
+    said = "\n".join(str(turn["content"]) for turn in turns if turn["role"] != "customer")
+    return Source(text, lang, len(text) if turns else None, said=said)
 
 
 def without_links(text: str) -> str:

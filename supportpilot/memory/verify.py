@@ -17,7 +17,7 @@ from typing import Literal, NamedTuple
 from supportpilot.memory.entries import HAN_PER_WORD, letters
 from supportpilot.memory.numerals import HAN_NUMERALS, NUMERAL_CHARS, numeral
 
-Reason = Literal["empty", "too_long", "not_shorter", "unreadable", "invented_figure", "error_text", "instruction", "wrong_language"]
+Reason = Literal["empty", "too_long", "not_shorter", "unreadable", "invented_figure", "error_text", "instruction", "wrong_language", "invented_promise"]
 
 SUMMARY_CHARS = 150
 PROFILE_CHARS_STORED = 300
@@ -45,6 +45,14 @@ _ERROR = re.compile(
     r"|\bas an ai\b|\bi(?:['’]m| am) (?:sorry|unable|not able)\b|\bi can(?:not|['’]t| not)\b"
     r"|作为(?:一个|一名)?(?:ai|人工智能|大?语言模型)|(?:抱歉|对不起)[,\uff0c]?\s?我(?:无法|不能)|我(?:无法|不能)(?:生成|提供|完成|帮助)|(?:请求|调用)(?:失败|超时)",
     re.IGNORECASE)
+# "The last agent promised me": what a customer says of us may be noted as their words, not as ours.
+_WE_PROMISED = re.compile(
+    r"(?:客服|我们|我方|同事|官方)[^。;；\n]{0,12}?(?:承诺|答应|保证|同意|批准|许诺)|(?:已|已经)(?:承诺|答应|保证|同意|批准|许诺)"
+    r"|\b(?:we|agent|desk|support|colleague|staff)\b[^.;\n]{0,24}?\b(?:promised?|agreed?|guaranteed?|approved?)\b", re.IGNORECASE)
+_REPORTED = re.compile(r"(?:客户|用户|对方)[^。;；\n]{0,10}?(?:称|说|表示|声称|提到|认为|要求|希望|询问|问)|\bcustomer\b[^.;\n]{0,20}?\b(?:says?|said|claims?|claimed|wants?|asks?|asked|mentions?|states?)\b", re.IGNORECASE)
+_PROMISING = re.compile(
+    r"承诺|答应|保证|同意|批准|许诺|会(?:在|尽快|为|给|帮|把|于|及时|第一时间)|将(?:在|于|为|给|尽快)|工作日|小时内|天内|分钟内|稍后|尽快|预计|提醒|跟进"
+    r"|\b(?:promise|agree|guarantee|approve|will|within|shall)|['’]ll\b", re.IGNORECASE)
 _HIDDEN = re.compile("[\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u2064\ufeff]")
 _UNREADABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f\ud800-\udfff]")
 HOPELESS = 20           # times the limit: not worth reading further
@@ -76,13 +84,15 @@ class Problem(NamedTuple):
 class Source:
     """All that a text was made from. `lang` is the language it has to be in; `length` what it has to be shorter than.
 
-    `known` are its figures where they come from rows and not from `text`.
+    `known` are its figures where they come from rows and not from `text`; `said` is what the desk itself wrote, None
+    where nobody can tell.
     """
 
     text: str = ""
     lang: str = ""
     length: int | None = None
     known: Figures | None = None
+    said: str | None = None
 
     @cached_property
     def figures(self) -> Figures:
@@ -128,17 +138,30 @@ def check(text: str, source: Source, limit: int = SUMMARY_CHARS) -> list[Problem
         found.append(Problem("invented_figure", f"the source does not have: {', '.join(missing[:5])}"))
     if source.known is None and any(error.group().lower() not in source.lowered for error in _ERROR.finditer(text)):
         found.append(Problem("error_text", "it is the text of an error"))
+    return [*found, *_wording(text, source)]
+
+
+def _wording(text: str, source: Source) -> Iterator[Problem]:
+    """Yield what is wrong with a text's words, its figures and length aside."""
     if orders_its_reader(text):
-        found.append(Problem("instruction", "it gives its reader orders"))
+        yield Problem("instruction", "it gives its reader orders")
+    if _promises_for_nobody(text, source):
+        yield Problem("invented_promise", "it says that we promised something, which only the customer says")
     if _in_another_language(text, source.lang):
-        found.append(Problem("wrong_language", f"it is not in the language of the conversation ({source.lang})"))
-    return found
+        yield Problem("wrong_language", f"it is not in the language of the conversation ({source.lang})")
 
 
 def problems(text: str, source: str | Figures, limit: int = SUMMARY_CHARS) -> list[str]:
     """Return why a text may not be stored in words, [] if it may. `source` is all that it was made from."""
     made_from = Source(source) if isinstance(source, str) else Source(known=source)
     return [problem.text for problem in check(text, made_from, limit)]
+
+
+def _promises_for_nobody(text: str, source: Source) -> bool:
+    """Tell whether a text says that the desk promised something although the desk wrote nothing of the kind."""
+    if source.said is None or _PROMISING.search(source.said):
+        return False
+    return any(_WE_PROMISED.search(line) and not _REPORTED.search(line) for line in text.splitlines())
 
 
 def _in_another_language(text: str, lang: str) -> bool:

@@ -1,21 +1,17 @@
-"""Prompts and fixed customer texts: one Markdown file per name and language, and the fence around untrusted text.
-
-Without the fence a customer could close the section that holds their message and write instructions below it.
-"""
+"""Prompts and fixed customer texts: one Markdown file per name and language."""
 
 from __future__ import annotations
 
-import re
 from functools import lru_cache
 from importlib.resources import files
 from string import Template
 
 from supportpilot.errors import Misconfigured
+from supportpilot.prompts.fencing import fence
+
+__all__ = ["LANGUAGES", "fence", "names", "placeholders", "prompt"]
 
 LANGUAGES = ("zh", "en")
-# A model also reads a full-width mark, or a tag with invisible signs in it, as the tag that it looks like.
-_SECTION_TAG = re.compile(
-    r"[<\ufe64\uff1c](?=[\s/\u00ad\u200b-\u200f\u2060-\u2064\u2215\ufeff\uff0f]*section)", re.IGNORECASE)
 
 
 def prompt(name: str, lang: str, **values: str) -> str:
@@ -29,11 +25,6 @@ def prompt(name: str, lang: str, **values: str) -> str:
         return template.substitute(values)
     except (KeyError, ValueError) as error:
         raise Misconfigured(f"prompt {lang}/{name}.md: no value for {error}") from error
-
-
-def fence(name: str, text: str) -> str:
-    """Put `text` into a section that its content can neither close nor imitate."""
-    return f'<section name="{name}">\n{_SECTION_TAG.sub("‹", text).strip()}\n</section>'
 
 
 def names(lang: str) -> list[str]:

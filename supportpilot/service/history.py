@@ -19,12 +19,13 @@ from langgraph.types import StateSnapshot
 
 from supportpilot.agent.deps import Deps
 from supportpilot.agent.graph import Graph, build_graph
-from supportpilot.db import forks, llm_calls, outbox, tickets, turns
+from supportpilot.db import erasures, forks, llm_calls, outbox, tickets, turns
 from supportpilot.db.forks import Fork
 from supportpilot.db.pool import Connection, Database, translated
 from supportpilot.desk.turns import reply_key
 from supportpilot.errors import NotFound, Permanent
 from supportpilot.memory.checkpoint import checkpointer_over
+from supportpilot.memory.fenced import FORK_PREFIX
 from supportpilot.memory.profile import sources, template
 from supportpilot.tools.registry import call_tool
 
@@ -111,7 +112,7 @@ def replay(db: Database, deps: Deps, ticket_id: str, checkpoint_id: str) -> dict
         NotFound: no such ticket, or no such snapshot; the text names some that exist.
         Transient, Permanent, Misconfigured: as the graph's nodes.
     """
-    fork = Fork(f"fork:{uuid.uuid4()}", ticket_id, checkpoint_id, str(uuid6(clock_seq=-2)))
+    fork = Fork(f"{FORK_PREFIX}{uuid.uuid4()}", ticket_id, checkpoint_id, str(uuid6(clock_seq=-2)))
     with db.transaction() as conn:
         _known(conn, ticket_id)
         if not forks.create(conn, fork):
@@ -207,7 +208,7 @@ def _sentences(text: str) -> list[str]:
 
 def _known(conn: Connection, ticket_id: str) -> None:
     if tickets.get(conn, ticket_id) is None:
-        raise NotFound(f"no ticket {ticket_id}; see `supportpilot ticket list`")
+        raise erasures.absent(conn, ticket_id)
 
 
 def _no_snapshot(existing: list[str], ticket_id: str, checkpoint_id: str) -> str:

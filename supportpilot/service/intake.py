@@ -6,13 +6,13 @@ import logging
 from collections.abc import Callable
 
 from supportpilot.config import Settings
-from supportpilot.db import approvals, commitments, outbox, quarantine
+from supportpilot.db import approvals, commitments, erasures, outbox, quarantine, tickets
 from supportpilot.db.inbox import Known
 from supportpilot.db.outbox import OutboxEntry
 from supportpilot.db.pool import Connection, Database
 from supportpilot.db.tickets import TicketRow
 from supportpilot.desk import mailbox
-from supportpilot.desk.mailbox import AlreadyStored, Filed
+from supportpilot.desk.mailbox import AlreadyStored, Filed, WasErased
 from supportpilot.errors import NotFound, Refused, Unavailable, Unusable
 from supportpilot.service.texts import waiting_ack
 from supportpilot.types import InboundMessage, Ports, Received
@@ -20,12 +20,17 @@ from supportpilot.types import InboundMessage, Ports, Received
 log = logging.getLogger(__name__)
 
 WAKE_MARGIN_SECONDS = 0.05
+ERASED = Received("", "", duplicate=True, erased=True)
 
 
-def receive(db: Database, settings: Settings, ports: Ports, message: InboundMessage) -> Received:
+def receive(db: Database, settings: Settings, ports: Ports, message: InboundMessage,
+            quarantine_id: str | None = None) -> Received:
     """Store a message and wake a worker; the same message or delivery again changes nothing.
 
+    One that was erased stays erased. `quarantine_id`: the row that it was read from, marked in the same transaction.
+
     Raises:
+        NotFound: that row was erased meanwhile.
         Unavailable: the database is away; nothing is stored, the sender should try again.
     """
     debounce = settings.debounce(message.channel)
@@ -36,10 +41,14 @@ def receive(db: Database, settings: Settings, ports: Ports, message: InboundMess
                 return _again(conn, message, known)
             filed = mailbox.file_message(conn, message, idle_minutes=settings.conversation_idle_minutes,
                                          debounce=debounce)
+            if quarantine_id is not None:
+                _accept(conn, quarantine_id, filed.message_id)
             _acknowledge_while_waiting(conn, filed, message)
             reply_id = outbox.next_unsent(conn, filed.ticket.id)
     except AlreadyStored:
         return _after_race(db, message)
+    except WasErased:
+        return ERASED
     wait = debounce[0] + WAKE_MARGIN_SECONDS if debounce[0] else 0.0
     ports.schedule_turn(filed.ticket.id, filed.message_id, wait)
     if reply_id:
@@ -48,10 +57,20 @@ def receive(db: Database, settings: Settings, ports: Ports, message: InboundMess
     return Received(filed.ticket.id, filed.message_id, duplicate=False, wait_seconds=wait)
 
 
+def _accept(conn: Connection, quarantine_id: str, message_id: str) -> None:
+    """Under the contact's lock: what was read from a row that is erased meanwhile must not come back."""
+    if quarantine.get(conn, quarantine_id) is None:
+        raise NotFound(f"{quarantine_id} was erased at its sender's request")
+    quarantine.accept(conn, quarantine_id, message_id)
+
+
 def _again(conn: Connection, message: InboundMessage, known: Known) -> Received:
     """Answer as the first time; other content under a known id is kept and reported, never answered."""
     content = mailbox.content_hash(message)
     if known.content_hash != content:
+        tickets.lock_contact(conn, message.contact, message.channel)
+        if mailbox.find_known(conn, message) is None:   # erased between the two readings
+            return ERASED
         quarantine.keep(conn, message.channel, message.contact, message.body.encode(),
                         f"conflict: the id of {known.id} came again with other content",
                         f"conflict:{known.id}:{content}")    # however often it is retried it is one row
@@ -78,13 +97,16 @@ def _acknowledge_while_waiting(conn: Connection, filed: Filed, message: InboundM
 
 
 def keep_unusable(db: Database, channel: str, sender: str, raw: bytes, reason: str,
-                  delivery_id: str | None = None) -> str:
-    """Keep signed but unusable input raw and return its quarantine id.
+                  delivery_id: str | None = None) -> str | None:
+    """Keep signed but unusable input raw and return its quarantine id, None if this delivery was erased before.
 
     Raises:
         Unavailable: the database is away.
     """
     with db.transaction() as conn:
+        tickets.lock_contact(conn, sender, channel)
+        if erasures.delivery_was_erased(conn, channel, delivery_id):
+            return None
         found = quarantine.keep(conn, channel, sender[:200], raw, reason[:500], delivery_id)
     log.warning("quarantined %s channel=%s reason=%s", found, channel, reason)
     return found
@@ -108,9 +130,12 @@ def retry_quarantine(db: Database, settings: Settings, ports: Ports, quarantine_
         message = parse(str(row["channel"]), bytes(row["raw"]))
     except Unusable as error:
         raise Refused(f"{quarantine_id} is still unusable: {error}") from None
-    received = receive(db, settings, ports, message)
-    with db.transaction() as conn:
-        quarantine.accept(conn, quarantine_id, received.message_id)
+    received = receive(db, settings, ports, message, quarantine_id)
+    if received.erased:
+        raise Refused(f"the message of {quarantine_id} was erased at its sender's request")
+    if received.duplicate:
+        with db.transaction() as conn:
+            quarantine.accept(conn, quarantine_id, received.message_id)
     return received
 
 

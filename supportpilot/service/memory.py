@@ -1,7 +1,7 @@
-"""Background memory: fold a long ticket, reword a customer's profile. Nobody waits for either.
+"""Background memory: fold a long ticket. Nobody waits for it; the profile is `service/profile.py`'s.
 
-Both only read what a turn has finished and write rows of their own, so they need no lease and may run while an
-approval waits. A run that is lost is made up for after the ticket's, or at the customer's, next turn.
+It only reads what a turn has finished and writes rows of its own, so it needs no lease and may run while an
+approval waits. A run that is lost is made up for after the ticket's next turn.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from supportpilot.config import Settings
-from supportpilot.db import profiles, summaries
+from supportpilot.db import summaries
 from supportpilot.db.pool import Database
 from supportpilot.db.summaries import StoredSummary
 from supportpilot.errors import SupportPilotError
@@ -19,10 +19,12 @@ from supportpilot.memory.checkpoint import thread_values
 from supportpilot.memory.compress import fold
 from supportpilot.memory.entries import Turns
 from supportpilot.memory.ports import ChatModel
-from supportpilot.memory.profile import sources, worded
 from supportpilot.memory.stored import newest_summary, source_hash
 from supportpilot.memory.view import fold_end, room_of
+from supportpilot.service.profile import rebuild_profile
 from supportpilot.types import Ports, TurnScope, turn_scope
+
+__all__ = ["ask_for_compression", "compress", "finished", "over_budget", "rebuild_profile"]
 
 log = logging.getLogger(__name__)
 
@@ -94,32 +96,6 @@ def _task(db: Database, settings: Settings, ticket_id: str, turns: Turns, commit
     summary, upto = (stored.summary, stored.upto) if stored else ("", 0)
     end = fold_end(turns, summary, upto, room)
     return None if end == upto else _Task(turns, end, after)
-
-
-def rebuild_profile(db: Database, llm: ChatModel, ports: Ports, customer_id: str) -> str:
-    """Reword the customer's profile if its rows have changed; return what was done, "" if nothing.
-
-    What the model worded from rows that have changed meanwhile is thrown away, and asked for again.
-
-    Raises:
-        NotFound: there is no such customer.
-        Transient: the model or the database is away; turns go on with the template.
-    """
-    with db.snapshot() as conn:
-        read = sources(conn, customer_id)
-    if read.fresh:
-        return ""
-    with turn_scope(TurnScope("", "", node="memory.rebuild_profile")):
-        summary = worded(llm, read.facts)
-    with db.transaction() as conn:
-        profiles.lock_customer(conn, customer_id)
-        unchanged = sources(conn, customer_id).mark == read.mark
-        if unchanged:
-            profiles.put(conn, read.profile(summary))
-    if unchanged:
-        return "rebuilt"
-    ports.schedule_profile(customer_id)
-    return "the facts changed meanwhile; asked again"
 
 
 def ask_for_compression(

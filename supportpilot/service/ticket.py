@@ -6,13 +6,13 @@ import uuid
 from typing import Any
 
 from supportpilot.config import Settings
-from supportpilot.db import approvals, audit, commitments, inbox, leases, llm_calls, outbox, tickets, turns
+from supportpilot.db import approvals, audit, commitments, erasures, inbox, leases, llm_calls, outbox, tickets, turns
 from supportpilot.db.outbox import OutboxEntry
 from supportpilot.db.pool import Connection, Database, Row
 from supportpilot.db.tickets import TicketRow
 from supportpilot.desk import rules
 from supportpilot.desk.turns import reply_key, withdraw_approval
-from supportpilot.errors import NotFound, Refused, Unusable
+from supportpilot.errors import Refused, Unusable
 from supportpilot.memory.checkpoint import count_checkpoints, thread_values
 from supportpilot.memory.commitments import Said, calendar_of, promised
 from supportpilot.memory.entries import Turns, language_of_text
@@ -99,14 +99,14 @@ def _held(conn: Connection, ticket_id: str, entries: list[dict[str, Any]]) -> li
 def _get(conn: Connection, ticket_id: str) -> TicketRow:
     ticket = tickets.get(conn, ticket_id)
     if ticket is None:
-        raise NotFound(f"no ticket {ticket_id}; see `supportpilot ticket list`")
+        raise erasures.absent(conn, ticket_id)
     return ticket
 
 
 def _locked(conn: Connection, ticket_id: str) -> TicketRow:
     ticket = tickets.lock(conn, ticket_id)
     if ticket is None:
-        raise NotFound(f"no ticket {ticket_id}; see `supportpilot ticket list`")
+        raise erasures.absent(conn, ticket_id)
     return ticket
 
 

@@ -379,6 +379,7 @@ def _schedule_replies(rt: Runtime, ticket_id: str) -> None:
 def _schedule_memory(rt: Runtime, work: Work, values: dict[str, Any]) -> None:
     ask_for_compression(rt.db, rt.settings, rt.ports, work.ticket_id, values.get("turns") or [],
                         rt.deps.commitments_for)
+    rt.ports.schedule_prune(work.ticket_id)
     customer_id = (values.get("customer") or {}).get("id")
     if work.turn.silent and customer_id:    # the ticket is resolved now, and part of the customer's history
         rt.ports.schedule_profile(str(customer_id))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 
 from supportpilot.config import Settings
-from supportpilot.db import audit, events, leases, tickets
+from supportpilot.db import audit, erasures, events, leases, tickets
 from supportpilot.db.pool import Database
 from supportpilot.desk import sweep as desk
 from supportpilot.service.live import KEEP_SECONDS
@@ -23,15 +23,19 @@ def sweep(db: Database, ports: Ports, settings: Settings) -> dict[str, int]:
             return {}
         due = desk.find_due(conn, settings.sweep_seconds)
         events.drop_old(conn, KEEP_SECONDS)
+        erasures.forget_old(conn, settings.erased_ids_days)
     for ticket_id, message_id in due.messages:
         ports.schedule_turn(ticket_id, message_id, 0.0)
     for ticket_id, approval_id in due.resumes:
         ports.schedule_resume(ticket_id, approval_id)
     for reply_id in due.replies:
         ports.schedule_delivery(reply_id)
-    counts = {"messages": len(due.messages), "resumes": len(due.resumes), "replies": len(due.replies)}
+    for erasure_id in due.erasures:
+        ports.schedule_erase(erasure_id)
+    counts = {"messages": len(due.messages), "resumes": len(due.resumes), "replies": len(due.replies),
+              "erasures": len(due.erasures)}
     if any(counts.values()):
-        log.info("swept messages=%(messages)d resumes=%(resumes)d replies=%(replies)d", counts)
+        log.info("swept messages=%(messages)d resumes=%(resumes)d replies=%(replies)d erasures=%(erasures)d", counts)
     return counts
 
 

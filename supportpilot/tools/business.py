@@ -20,7 +20,7 @@ from supportpilot.db.pool import Connection, Row
 from supportpilot.errors import NotFound
 from supportpilot.prompts.promises import fixed_promises
 from supportpilot.tools.citations import citations_in
-from supportpilot.types import Commitment, OutboxKind, current_scope
+from supportpilot.types import Commitment, Noted, OutboxKind, current_scope
 
 CURRENCY = "CNY"
 MAX_TEXT = 500
@@ -161,10 +161,11 @@ def decide_refund(  # noqa: PLR0913 -- the seed's signature, and two keys that i
 
 
 def finish_ticket(
-    conn: Connection, ticket_id: str, category: str, kb_id: str | None, reply: str,
-    commitments: Sequence[Commitment] = (),
+    conn: Connection, ticket_id: str, category: str, kb_id: str | None, reply: str, *, noted: Noted | None = None,
 ) -> str:
     """Put the reply and its promises into the outbox and note what it was about; return the text that stands.
+
+    Run again with another text, the ticket keeps the article of the one that stands.
 
     Raises:
         LeaseLost: another worker has the ticket.
@@ -174,8 +175,13 @@ def finish_ticket(
         _fence(conn)
         if not business.note_answer(conn, ticket_id, category, kb_id):
             raise NotFound(f"no ticket {ticket_id}")
+        if noted:
+            business.note_details(conn, ticket_id, noted.codes, noted.wish)
+        commitments = noted.commitments if noted else ()
         stands = _put(conn, ticket_id, "reply", reply, commitments)
-        if commitments and stands == reply:
+        if stands != reply:
+            business.note_answer(conn, ticket_id, category, next((c.id for c in citations_in(stands)), None))
+        elif commitments:
             business.note_promise(conn, ticket_id, commitments[-1].text)
         return stands
 

@@ -44,8 +44,11 @@ def chat(stack: Stack, *args: str) -> pexpect.spawn:
 
 
 def leave(child: pexpect.spawn) -> tuple[int | None, str]:
-    child.sendintr()
-    child.expect(pexpect.EOF)
+    # A Ctrl-C between readline's prompt and its select() is seen at the next key only: pressed again, as one would.
+    for _ in range(6):
+        child.sendintr()
+        if child.expect([pexpect.EOF, pexpect.TIMEOUT], timeout=10) == 0:
+            break
     child.close()
     return child.exitstatus, child.before
 

@@ -182,9 +182,9 @@ def test_a_reset_takes_the_lease_from_a_running_turn(db: Database) -> None:
     received = office.write("同步失败")
     real = office.deps.finish_ticket
 
-    def reset_meanwhile(*args: object) -> str:
+    def reset_meanwhile(*args: object, **more: object) -> str:
         reset_checkpoints(db.url)
-        return real(*args)  # type: ignore[arg-type]
+        return real(*args, **more)  # type: ignore[arg-type]
 
     office.deps.finish_ticket = reset_meanwhile
     assert office.work(received.ticket_id) == "lease lost"

@@ -356,7 +356,7 @@ def test_advice_that_fails_does_not_fail_the_turn(office, monkeypatch, caplog):
 
 # the profile ----------------------------------------------------------------------------------------
 
-TEMPLATE = "专业版年付 VIP 客户。E3001 已出现 3 次(2026年4月、7月、9月)。希望银行授权到期前能收到提醒。"
+TEMPLATE = "专业版年付 VIP 客户。E3001 已出现 3 次(2026年4月、7月、9月)。希望银行授权到期前能收到提醒。招商银行授权已于 2026-11-30 到期。"
 
 
 @pytest.fixture
@@ -453,6 +453,7 @@ def answered(db):
     """A customer's answered and delivered ticket of yesterday: (office, ticket id)."""
     office = Office(db)
     give_paid_invoice(office)
+    office.execute("INSERT INTO kb.articles (id, title, body) VALUES ('KB-bank-001', '银行授权过期 E3001', '重新授权,见 E3002')")
     ticket_id = converse(office, ["又提示e3001了,之前是 E3002"])
     office.deliver()
     return office, ticket_id
@@ -547,10 +548,12 @@ def test_the_background_process_works_off_what_was_asked_while_it_was_away(worke
         ticket_id = received.ticket_id
         wait_for(lambda: _count(seeded_db, "desk.turns WHERE status = 'done'") > number, what=f"answer {number}")  # noqa: B023
     assert _count(seeded_db, "desk.summaries") == 0
+    assert _count(seeded_db, "checkpoints") > 50
 
     workers.start("background", BACKGROUND)
     wait_for(lambda: _count(seeded_db, "desk.summaries WHERE upto = 8 AND made_by = 'model'"), what="the summary")
     wait_for(lambda: _count(seeded_db, "biz.customer_profiles WHERE customer_id = 'C0010'"), what="the profile")
+    wait_for(lambda: _count(seeded_db, "checkpoints") <= 15, what="the pruning")
     assert "memory.compress" in workers.text("background")
     ticket.resolve(seeded_db, ports, ticket_id)
     wait_for(lambda: _count(seeded_db, "biz.customer_profiles WHERE summary LIKE '%%E3001%%4 次%%'"), what="the fourth time")

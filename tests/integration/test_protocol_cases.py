@@ -94,7 +94,8 @@ def test_sixty_messages_and_three_processes_with_clocks_apart_keep_every_one_in_
         for number in range(1, 60):
             office.write(f"第 {number} 条", ticket_id=ticket_id)
             time.sleep(0.08)
-        wait_for(lambda: not office.rows("SELECT 1 FROM desk.inbox WHERE state <> 'done'"), 120, "sixty answers")
+            if number >= 36:        # a backlog stays with its holder; a message alone is anybody's
+                wait_for(lambda: not office.rows("SELECT 1 FROM desk.inbox WHERE state <> 'done'"), 120, "its answer")
         said = [one.end() for one in running]
     print([len(lines) for lines in said])
     assert all(any("resolved" in line for line in lines) for lines in said)      # each had the ticket

@@ -96,8 +96,8 @@ def test_a_worker_killed_between_the_outbox_row_and_its_checkpoint_answers_once(
     dying = Office(db)
     real = dying.deps.finish_ticket
 
-    def finish_and_die(*args: object) -> str:
-        real(*args)  # type: ignore[arg-type]
+    def finish_and_die(*args: object, **more: object) -> str:
+        real(*args, **more)  # type: ignore[arg-type]
         raise KeyboardInterrupt
 
     dying.deps.finish_ticket = finish_and_die
@@ -291,11 +291,11 @@ def test_a_message_at_the_instant_of_release_is_found_by_the_releaser(db: Databa
     received = office.write("第一条")
     real = office.deps.finish_ticket
 
-    def write_meanwhile(*args: object) -> str:
+    def write_meanwhile(*args: object, **more: object) -> str:
         if len(other.rows("SELECT 1 FROM desk.inbox")) == 1:
             other.write("第二条", ticket_id=received.ticket_id)
             assert other.work(received.ticket_id) == "nothing due, or somebody has it"
-        return real(*args)  # type: ignore[arg-type]
+        return real(*args, **more)  # type: ignore[arg-type]
 
     office.deps.finish_ticket = write_meanwhile
     assert office.work(received.ticket_id) == "resolved; resolved"
@@ -375,9 +375,9 @@ def test_a_human_reply_takes_the_ticket_and_the_agents_reply_in_the_making_is_wi
     received = office.write("同步失败")
     real = office.deps.finish_ticket
 
-    def human_is_faster(*args: object) -> str:
+    def human_is_faster(*args: object, **more: object) -> str:
         ticket.reply(db, office.ports, received.ticket_id, "我来处理。", by="李娜")
-        return real(*args)  # type: ignore[arg-type]
+        return real(*args, **more)  # type: ignore[arg-type]
 
     office.deps.finish_ticket = human_is_faster
     office.work(received.ticket_id)

@@ -10,6 +10,7 @@ from supportpilot.agent.context import Conversation, language_of, request
 from supportpilot.agent.deps import Deps
 from supportpilot.agent.plain import plain
 from supportpilot.llm.client import ChatResult, ToolCall
+from supportpilot.prompts.loader import fence
 
 MAX_ROUNDS = 5
 MAX_CALLS = 8
@@ -89,7 +90,7 @@ def _result(work: _Work, call: ToolCall, deps: Deps) -> dict[str, Any]:
                          "result": text[:LOGGED_CHARS]})
     if not is_error:
         _note(work, call.name, text)
-    return {"role": "tool", "tool_call_id": call.id, "content": f"error: {text}" if is_error else text}
+    return {"role": "tool", "tool_call_id": call.id, "content": fence("result", f"error: {text}" if is_error else text)}
 
 
 def _note(work: _Work, name: str, text: str) -> None:

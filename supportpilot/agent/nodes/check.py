@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import json
+from decimal import Decimal
 from typing import Any, TypedDict
 
 from supportpilot.agent.citations import foreign_links, unknown_ids
 from supportpilot.agent.context import Conversation, articles, language_of, request
 from supportpilot.agent.deps import Deps
+from supportpilot.agent.grants import granted_money, promised_money
 from supportpilot.agent.state import Review
+
+QUOTED_CHARS = 120
 
 
 class CheckIn(Conversation):
@@ -50,7 +55,22 @@ def _broken_rules(state: CheckIn, deps: Deps) -> list[str]:
     hits, text = state.get("hits") or [], state["draft"]
     unknown = [f"{name} is not among the given articles" for name in unknown_ids(text, hits)]
     links = [f"{url} is not an address of ours" for url in foreign_links(text, hits, deps.settings.public_url)]
-    return unknown + links
+    return unknown + links + _unbacked_money(state, deps)
+
+
+def _unbacked_money(state: CheckIn, deps: Deps) -> list[str]:
+    """Return what the draft promises or says was granted although nobody has decided it: only `approval` grants money."""
+    sources = [str(hit["text"]) for hit in state.get("hits") or []]
+    promised, granted = promised_money(state["draft"], sources), granted_money(state["draft"], sources)
+    if granted and _was_refunded(state, deps):
+        granted = []
+    return [f"nobody has decided that: {sentence[:QUOTED_CHARS]}" for sentence in dict.fromkeys([*promised, *granted])]
+
+
+def _was_refunded(state: CheckIn, deps: Deps) -> bool:
+    text, is_error = deps.call_tool("list_invoices", {}, ticket_id=state["ticket"]["id"])
+    rows = [] if is_error else json.loads(text)
+    return any(row.get("status") == "refunded" or Decimal(str(row.get("refunded") or 0)) > 0 for row in rows)
 
 
 def _reviewed(state: CheckIn, deps: Deps) -> Review:

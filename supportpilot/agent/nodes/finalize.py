@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import re
-from typing import Any, TypedDict
+from typing import Any, TypedDict, get_args
 
 from supportpilot.agent.citations import cited, mentioned_ids, render_links, without_ids
-from supportpilot.agent.context import Conversation
+from supportpilot.agent.context import Conversation, newest
 from supportpilot.agent.deps import Deps
-from supportpilot.agent.state import Turn
+from supportpilot.agent.state import Category, Turn
 from supportpilot.memory.commitments import Commitment, Said, calendar_of, promised
+from supportpilot.memory.noted import error_codes, only_code, wish_of
 from supportpilot.prompts.promises import fixed_promises
+from supportpilot.types import Noted
 
 _ABOUT_MONEY = re.compile(r"退款|退还|审核|审批|refund|approv", re.IGNORECASE)
+CODE_TOOL = "list_bank_connections"
 _PARAGRAPHS = re.compile(r"\n\s*\n")
 
 
@@ -23,6 +26,7 @@ class FinalizeIn(Conversation):
     followup: str
     review: dict[str, Any]
     customer: dict[str, Any] | None
+    tool_log: list[dict[str, Any]]
 
 
 class FinalizeOut(TypedDict, total=False):
@@ -44,17 +48,12 @@ def finalize(state: FinalizeIn, deps: Deps) -> FinalizeOut:
     hits = state.get("hits") or []
     sources = cited(text, hits)
     written = render_links(text, hits, deps.settings.public_url)
-    reply = _finish(state, deps, sources[0] if sources else None, written)
+    noted = _noted(state, _promises(state, deps, written))
+    reply = deps.finish_ticket(state["ticket"]["id"], _category(state), sources[0] if sources else None, written,
+                               **({"noted": noted} if noted else {}))
     entry: Turn = {"id": f"turn:{state['turn_id']}:reply", "role": "agent", "content": reply,
                    "at": deps.clock().isoformat()}
     return {"reply": reply, "outcome": "resolved", "turns": [entry]}
-
-
-def _finish(state: FinalizeIn, deps: Deps, kb_id: str | None, written: str) -> str:
-    """Send the reply off; a port that knows nothing of promises is not asked to keep any."""
-    promises = _promises(state, deps, written)
-    more: dict[str, Any] = {"commitments": promises} if promises else {}
-    return deps.finish_ticket(state["ticket"]["id"], state["triage"].get("category", "other"), kb_id, written, **more)
 
 
 def _promises(state: FinalizeIn, deps: Deps, written: str) -> tuple[Commitment, ...]:
@@ -66,6 +65,26 @@ def _promises(state: FinalizeIn, deps: Deps, written: str) -> tuple[Commitment, 
         written, deps.clock(), calendar_of(str((state.get("customer") or {}).get("locale") or "")), listed,
         customer=[turn["content"] for turn in state["turns"] if turn["role"] == "customer"],
         sources=[str(hit.get("text") or "") for hit in hits], known=fixed_promises(state.get("followup") or "")))
+
+
+def _category(state: FinalizeIn) -> str:
+    named = state["triage"].get("category")
+    return str(named) if named in get_args(Category) else "other"
+
+
+def _noted(state: FinalizeIn, promises: tuple[Commitment, ...]) -> Noted:
+    """Return what becomes part of the customer's history: nothing that the customer or a tool has not written.
+
+    A code from the customer's words goes first. A tool names one only if the matter is technical and it names just one:
+    what a search in old tickets finds is about those.
+    """
+    said = [turn["content"] for turn in state["turns"] if turn["role"] == "customer"]
+    codes = error_codes(said)
+    if not codes and _category(state) == "technical":
+        codes = [code for call in state.get("tool_log") or [] if call.get("name") == CODE_TOOL and not call.get("is_error")
+                 for code in only_code(str(call.get("result") or ""))][-1:]
+    wish = wish_of(state["triage"].get("wish"), [turn["content"] for turn in newest(state)])
+    return Noted(tuple(codes), wish, promises)
 
 
 def _text(draft: str, followup: str) -> str:

@@ -37,15 +37,18 @@ class Control:
         self._faults: list[Fault] = []
         self._requests: deque[dict[str, Any]] = deque(maxlen=KEPT_REQUESTS)
         self._number = 0
+        self._freed = threading.Event()
 
     def order(self, body: dict[str, Any]) -> dict[str, Any]:
-        """Take an order; `{"reset": true}` forgets orders and requests.
+        """Take an order; `{"reset": true}` forgets orders and requests, and lets go what is held by a latency.
 
         Raises:
             ValueError: the order is malformed.
         """
         with self._lock:
             if body.get("reset"):
+                self._freed.set()
+                self._freed = threading.Event()
                 self._faults.clear()
                 self._requests.clear()
             wanted = {k: v for k, v in body.items() if k != "reset"}
@@ -61,6 +64,12 @@ class Control:
                     self._count_down(position, fault)
                     return fault
         return Fault()
+
+    def pause(self, seconds: float) -> None:
+        """Wait so long, or until a reset."""
+        with self._lock:
+            freed = self._freed
+        freed.wait(seconds)
 
     def record(self, task: str | None, request: dict[str, Any]) -> None:
         """Remember what was asked."""

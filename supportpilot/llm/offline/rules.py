@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from supportpilot.llm.offline import act, digest, draft, review, triage
+from supportpilot.llm.offline import act, digest, draft, portrait, review, triage
 from supportpilot.llm.offline.text import language, language_of, read_sections
 
 MARKER = re.compile(r"^\s*\[task:([a-z_]+)\]")
@@ -51,7 +51,7 @@ def answer(
         "check": lambda: _json(review.review(sections)),
         "draft": lambda: draft.draft(sections),
         "summary": lambda: digest.summary(sections, system),
-        "profile": lambda: digest.profile(sections, system),
+        "profile": lambda: portrait.profile(sections, system),
     }
     if task in writers:
         return Answer(writers[task]())
@@ -75,7 +75,8 @@ def _tool_results(messages: Sequence[dict[str, Any]]) -> list[tuple[str, str]]:
             names[str(call.get("id"))] = str(call.get("function", {}).get("name"))
         if message.get("role") == "tool":
             name = names.get(str(message.get("tool_call_id")), "tool")
-            done.append((name, str(message.get("content") or "")))
+            content = str(message.get("content") or "")
+            done.append((name, read_sections(content).get("result", content)))
     return done
 
 

@@ -49,6 +49,7 @@ class OfflineServer(ThreadingHTTPServer):
     def stop(self) -> None:
         """Stop serving and cut what is still open."""
         self.stopping.set()
+        self.control.order({"reset": True})
         self.shutdown()
         with self._open_lock:
             for connection in self._open:
@@ -117,7 +118,7 @@ class Handler(BaseHTTPRequestHandler):
         self.server.control.record(task, request)
         fault = self.server.control.take(task)
         if fault.latency_ms:
-            self.server.stopping.wait(fault.latency_ms / 1000)
+            self.server.control.pause(fault.latency_ms / 1000)
         if fault.error == "no_json_schema" and (request.get("response_format") or {}).get("type") == "json_schema":
             raise wire.BadRequest("this response_format type is not available (ordered)", "response_format")
         if not self._failed(fault):
@@ -129,7 +130,7 @@ class Handler(BaseHTTPRequestHandler):
         self.server.control.record("embed", body)
         fault = self.server.control.take("embed")
         if fault.latency_ms:
-            self.server.stopping.wait(fault.latency_ms / 1000)
+            self.server.control.pause(fault.latency_ms / 1000)
         if not self._failed(fault):
             self._send(200, answer)
 

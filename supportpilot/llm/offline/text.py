@@ -6,7 +6,8 @@ import re
 import unicodedata
 from dataclasses import dataclass
 
-SECTION = re.compile(r'<section name="([\w-]+)">\n?(.*?)\n?</section>', re.DOTALL)
+from supportpilot.llm import sealing
+
 HEADER = re.compile(r"^\[(KB-[A-Za-z0-9-]+)\]\s*(.*?)\s*(?:\((\w{2})\))?\s*$")
 SPEAKER = re.compile(r"^(客户|客服|Customer|Agent)(?:\s*[((]([^))]*)[))])?\s*[::]\s?(.*)$")
 CJK = re.compile(r"[\u3400-\u9fff]+")
@@ -64,7 +65,7 @@ class Line:
 def read_sections(text: str) -> dict[str, str]:
     """Return the sections of a user message by name; the first of a name counts."""
     found: dict[str, str] = {}
-    for name, body in SECTION.findall(text):
+    for name, body in sealing.sections(text):
         found.setdefault(name, body.strip("\n"))
     return found
 

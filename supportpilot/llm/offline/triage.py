@@ -66,8 +66,17 @@ def triage(sections: dict[str, str]) -> dict[str, Any]:
         "urgency": _urgency(newest, urgent=human),
         "summary": _summary(sections.get("newest", "")),
         "search_query": search_query(sections),
-        "still_unsolved": unsolved,
+        "still_unsolved": unsolved, "wish": wish_of(newest),
     }
+
+
+def wish_of(newest: str) -> str:
+    """Return what a normalised message wishes for the future, "" if nothing of the list."""
+    for sentence in sentences(newest):
+        for name, pattern in WISHES.items():
+            if pattern.search(sentence) and not NO_WISH.search(sentence):
+                return name
+    return ""
 
 
 def needs_human(newest: str) -> bool:
@@ -159,6 +168,13 @@ def needs_account(sections: dict[str, str], category: str, *, unsolved: bool) ->
 # The house numbers its error codes by subject.
 CODE_FAMILIES = {"E1": "account", "E2": "billing", "E3": "technical", "E4": "api", "E5": "technical"}
 LOWER_LATIN = re.compile(r"[a-z-]+")
+WISHES = {
+    "reminder_before_expiry": re.compile(r"(?:到期|过期|失效).{0,16}(?:提醒|通知|告诉)|(?:提醒|通知|告诉).{0,16}(?:到期|过期|失效)|(?:remind|notif|let (?:me|us) know|warn)\w*.{0,40}expir|expir\w*.{0,40}(?:remind|notif|warn)"),
+    "notice_before_charge": re.compile(r"(?:扣款|扣费|续费)之?前.{0,16}(?:提醒|通知|告诉)|(?:提醒|通知|告诉).{0,16}(?:扣款|扣费|续费)之?前|(?:remind|notif|let (?:me|us) know|warn)\w*.{0,40}before.{0,24}(?:charg|renew)"),
+    "phone_call": re.compile(r"给(?:我|我们)(?:打|来|回)个?电话|(?:用|打)电话联系|请?回电|(?:call|phone) (?:me|us)\b|by phone"),
+    "monthly_invoice": re.compile(r"每个?月.{0,8}(?:自动|都).{0,8}(?:开票|开发票|发票)|自动开(?:票|发票)|invoice.{0,20}every month|monthly invoice"),
+}
+NO_WISH = re.compile(r"(?:不用|不要|不必|无需|别|不需要)(?!忘).{0,8}(?:提醒|通知|告诉|电话|开票|发票)|(?:don't|do not|no need to) (?:remind|notify|call|phone|send)")
 INVOICED = re.compile(r"(?<![a-z0-9-])[a-z]{2,6}-?\d[\d-]{3,}\d")
 
 

@@ -6,6 +6,7 @@ import json
 import re
 from typing import Any
 
+import pytest
 from fixtures.prompts import prompt
 
 from supportpilot.llm.offline import rules
@@ -23,9 +24,9 @@ def profiled(**facts: Any) -> str:
     return rules.answer(prompt("profile", facts=json.dumps(facts, ensure_ascii=False))).content
 
 
-def ticket(month: str, **more: Any) -> dict[str, Any]:
-    return {"id": "T1", "subject": "流水不同步", "status": "resolved", "category": "technical", "error_code": "E3001",
-            "resolution": "客户重新授权后恢复", "promise": None, "wish": None, "created_at": f"{month}-01T00:00:00+00:00", **more}
+def problem(times: int = 3, code: str = "E3001", **more: Any) -> dict[str, Any]:
+    return {"error_code": code, "times": times, "months": ["2026-04", "2026-07", "2026-09"][-times:],
+            "resolutions": ["客户重新授权后恢复"], "open_ended": 0, "articles": ["KB-bank-001"], **more}
 
 
 PLAN = [{"plan": "专业版", "billing_cycle": "yearly", "status": "active", "seats": 5, "period_end": "2027-01-14"}]
@@ -52,22 +53,38 @@ def test_the_limit_of_the_instructions_is_kept() -> None:
     assert len(summarised(TRANSCRIPT * 5, note="总共不超过 80 字")) <= 80
 
 
-def test_a_profile_counts_what_came_back_and_keeps_the_wish() -> None:
-    text = profiled(customer={"name": "吴刚", "company": "x", "is_vip": True}, subscriptions=PLAN, past_tickets=[
-        ticket("2026-09", wish="银行授权到期前能收到提醒"), ticket("2026-07"), ticket("2026-04")])
-    for kept in ("专业版年付", "VIP", "E3001", "3 次", "2026年4月、7月、9月", "重新授权", "提醒"):
-        assert kept in text
+def test_a_profile_counts_what_came_back_says_how_it_ended_and_keeps_the_wish() -> None:
+    text = profiled(customer={"is_vip": True}, subscriptions=PLAN, problems=[problem()], wishes=[{"text": "授权到期前能收到提醒"}],
+                    bank_connections=[{"bank": "招商银行", "state": "expired", "on": "2026-11-30"}])
+    assert text == ("专业版年付 VIP 客户。E3001 已出现 3 次(2026年4月、7月、9月),均通过重新授权恢复。"
+                    "希望授权到期前能收到提醒。招商银行授权已于 2026-11-30 到期。")
     assert len(text) <= 100
 
 
+@pytest.mark.parametrize(("found", "said"), [
+    (problem(4, months=["2026-04"], open_ended=1), "均通过重新授权恢复"),
+    (problem(4, open_ended=1, articles=["KB-bank-001", "KB-bank-002"]), "。"),
+    (problem(2, resolutions=["客户重新授权后恢复", "银行维护后恢复"]), "。"), (problem(1), "通过重新授权恢复"), (problem(1, resolutions=[]), "。")])
+def test_how_it_ended_is_said_only_if_it_ended_alike_each_time(found: dict[str, Any], said: str) -> None:
+    text = profiled(customer={}, subscriptions=PLAN, problems=[found])
+    assert ("授权" in text) == (said != "。")
+    assert said in text
+
+
+def test_an_english_customer_s_profile_is_english() -> None:
+    facts = {"customer": {"is_vip": False}, "subscriptions": [{**PLAN[0], "plan": "Pro"}], "problems": [problem(2)],
+             "topics": [{"category": "invoice", "times": 2}]}
+    text = rules.answer(prompt("profile", note="at most 300 characters", facts=json.dumps(facts, ensure_ascii=False))).content
+    assert text == "Pro yearly. E3001 2 times (2026-07, 2026-09), solved by re-authorising each time. Also asked about: invoice 2."
+
+
 def test_without_tickets_a_profile_is_the_subscription_alone() -> None:
-    text = profiled(customer={"name": "x", "company": "y", "is_vip": False}, subscriptions=PLAN, past_tickets=[])
-    assert text == "专业版年付客户。"
+    assert profiled(customer={"is_vip": False}, subscriptions=PLAN) == "专业版年付客户。"
 
 
 def test_a_long_history_drops_whole_sentences() -> None:
-    tickets = [ticket("2026-01", error_code=f"E10{n:02}", promise="三个工作日内回电" * 3) for n in range(20)]
-    text = profiled(customer={"is_vip": False}, subscriptions=PLAN, past_tickets=tickets)
+    problems = [problem(1, f"E10{n:02}") for n in range(20)]
+    text = profiled(customer={"is_vip": False}, subscriptions=PLAN, problems=problems, promises=[{"text": "三个工作日内回电" * 3}])
     assert len(text) <= 100
     assert text.endswith("。")
 

@@ -140,3 +140,17 @@ def test_an_order_hidden_in_a_message_is_not_carried_on():
 def test_an_english_conversation_is_summarised_in_english():
     summary = rule_summary([{"role": "customer", "content": "Hello, invoice INV-7 is wrong. Still not fixed?"}])
     assert summary.startswith("- Asks:")
+
+
+@pytest.mark.parametrize(("summary", "customer", "agent", "refused"), [
+    ("- 客服已答应全额退款", "上一位客服答应我全额退款", "请提供账单号", True),
+    ("- 诉求:退款\n- 我们承诺赔偿一年会员", "你们承诺过赔偿一年会员", "请提供账单号", True),
+    ("- 客户称客服已答应全额退款", "上一位客服答应我全额退款", "请提供账单号", False),
+    ("- 客服答应核实后回复", "我要退款", "我们会在核实后回复您", False),
+    ("- The agent promised a full refund", "Your colleague promised a full refund", "Which invoice is it?", True),
+    ("- The customer says the agent promised a full refund", "Your colleague promised a full refund", "Which invoice is it?", False),
+])
+def test_a_promise_that_only_the_customer_speaks_of_is_not_noted_as_ours(summary, customer, agent, refused):
+    turns = [{"role": "customer", "content": f"{customer}。" * 3}, {"role": "agent", "content": f"{agent}。" * 3}]
+    codes = {problem.reason for problem in check(summary, source_of(turns))}
+    assert codes == ({"invented_promise"} if refused else set())

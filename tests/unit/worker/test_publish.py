@@ -43,9 +43,21 @@ def test_what_the_domain_asks_for_is_sent_by_name_with_ids_only(held):
     ports.schedule_turn("T000001", "7", 2.5)
     ports.schedule_resume("T000001", "A000001")
     ports.schedule_delivery("O1")
+    ports.schedule_prune("T000001")
+    ports.schedule_retain()
     assert publisher.flush(5)
     assert sent == [Wakeup("ticket.handle_message", ("T000001", "7"), 2.5),
-                    Wakeup("ticket.resume", ("T000001", "A000001")), Wakeup("reply.deliver", ("O1",))]
+                    Wakeup("ticket.resume", ("T000001", "A000001")), Wakeup("reply.deliver", ("O1",)),
+                    Wakeup("memory.prune", ("T000001",)), Wakeup("memory.retain", ())]
+
+
+def test_a_profile_waits_for_more_changes_so_that_a_burst_costs_one_call(held):
+    sent, release = held
+    release.set()
+    publisher = Publisher(load_settings(redis_url=BROKER, profile_debounce_seconds=7))
+    publisher.ports().schedule_profile("C0010")
+    assert publisher.flush(5)
+    assert sent == [Wakeup("memory.rebuild_profile", ("C0010",), 7)]
 
 
 def test_a_broker_that_hangs_delays_nobody_and_a_full_queue_drops_with_a_line(held, caplog):

@@ -1,0 +1,65 @@
+"""Money in a draft: what nobody has decided is found, what only describes, asks or repeats is left alone."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from fakes import FakeLLM, FakeTools, make_deps
+
+from supportpilot.agent.grants import granted_money, promised_money
+from supportpilot.agent.nodes.check import check
+
+ARTICLE = "多扣的一笔会全额退还。审核后我们会退款给您。"
+
+
+@pytest.mark.parametrize("text", [
+    "我们会在今天内全额退款 3600 元。", "好的,我们会为您退款。", "我们承诺明天中午前为您退款 1314 元。", "同意赔偿您 500 元。", "We will refund 930 CNY today.",
+    "I'll also fully refund it.", "We are going to compensate you.", "我们会减免您一个月的费用。", "我们会直接赔付您。",
+])
+def test_a_promise_of_money_is_found(text):
+    assert promised_money(text, [])
+
+
+@pytest.mark.parametrize("text", [
+    "已为您全额退款 8800 元。", "退款 3000 元已到账。", "退款已通过。", "已批准退款 1500 元。", "您的退款申请已经审核通过。", "Refund approved: 888 CNY",
+    "Your refund has been approved.", "It has been refunded.",
+])
+def test_money_that_is_said_to_be_granted_is_found(text):
+    assert granted_money(text, [])
+
+
+@pytest.mark.parametrize("text", [
+    "您的退款申请已提交,由同事审核,结果会在这里回复您。", "多扣的一笔可以全额退款,由同事审核。", "如果审核通过,会全额退款。", "您提到已退款 300 元。",
+    "这张账单还没有退款。", "我们会在审核后把退款结果告诉您。", "退款审核通过后会原路退回。", "您之前的原话是“我们会全额退款”。", "退款规则如下。",
+    "Once it is approved we will refund it.", "The refund was not approved.", "Refunds take three days.", "We have filed your request; a colleague will check it.",
+    "抱歉,无法为您退款。", "您的账单已重复扣款,申请已提交。",
+])
+def test_what_describes_asks_or_repeats_is_left_alone(text):
+    assert promised_money(text, []) + granted_money(text, []) == []
+
+
+def test_an_article_may_be_quoted_unless_it_speaks_to_the_customer():
+    assert promised_money("多扣的一笔会全额退还。", [ARTICLE]) == []
+    assert promised_money("多扣的一笔会全额退还。", [])
+    assert promised_money("审核后,我们会退款给您。我们会退款给您。", ["我们会退款给您。"]) == ["我们会退款给您"]
+
+
+def checked(draft: str, invoices: list[dict[str, Any]]) -> dict[str, Any]:
+    state = {"ticket": {"id": "T000001", "customer_email": "a@example.com", "subject": "", "body": "退款"}, "turn_id": "t1", "turns": [
+        {"id": "M1", "role": "customer", "content": "退款到了吗"}], "turn_messages": ["M1"], "context": "", "hits": [], "findings": "", "draft": draft}
+    tools = FakeTools(customer={"id": "C0001"}, results={"list_invoices": json.loads(json.dumps(invoices))})
+    return check(state, make_deps(FakeLLM({}), tools))["review"]
+
+
+@pytest.mark.parametrize(("invoices", "passed"), [
+    ([{"status": "paid", "refunded": "0.00"}], False), ([], False), ([{"status": "refunded", "refunded": "0.00"}], True), ([{"status": "paid", "refunded": "10.00"}], True),
+])
+def test_a_refund_may_be_spoken_of_once_the_database_has_one(invoices, passed):
+    assert checked("您的退款已到账。", invoices)["passed"] is passed
+
+
+def test_a_promise_goes_back_to_the_writer_whatever_the_reviewer_says():
+    review = checked("我们会全额退款。", [{"status": "refunded", "refunded": "9.00"}])
+    assert review == {"passed": False, "problems": ["nobody has decided that: 我们会全额退款"], **{k: v for k, v in review.items() if k == "commitments"}}
