@@ -6,6 +6,7 @@ READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test test-unit chaos lint seed pins clean
+JOBS ?= auto
 SEED ?= 1
 DURATION ?= 600
 
@@ -24,8 +25,8 @@ $(READY): pyproject.toml requirements-dev.txt
 demo: $(READY)  ## the main job from end to end, narrated, in under three minutes
 	$(BIN)/supportpilot demo
 
-test: $(READY)  ## unit tests and integration tests (they start their own servers)
-	$(BIN)/python -m pytest
+test: $(READY)  ## unit tests and integration tests (they start their own servers); JOBS=0: one process
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup --no-loadscope-reorder
 
 test-unit: $(READY)  ## unit tests only, no servers
 	$(BIN)/python -m pytest tests/unit

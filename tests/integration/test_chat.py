@@ -16,7 +16,7 @@ import pytest
 
 from producer.cli.stack import Stack
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(240), pytest.mark.xdist_group("chat")]
 
 FAST = {"PORT": "0", "FLOWER_PORT": "0", "TURN_DEBOUNCE_SECONDS": "0.3"}
 

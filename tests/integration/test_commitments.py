@@ -235,7 +235,9 @@ def test_a_model_that_repeats_the_customer_s_claim_has_promised_nothing(db, clai
     office = promising(db, reply)
     office.llm.commitments = [{"text": "我们会在 3 天内退款给您", "due": "2026-12-31"}, {"text": "we will refund you within 3 days", "due": ""}]
     promise_once(office, claim)
+    # A reply in the first person goes to a human instead (agent/grants.py), and that notice promises an answer.
     assert office.rows("SELECT text FROM desk.commitment_states WHERE kind <> 'handoff'") == []
+    assert {row["text"] for row in office.rows("SELECT text FROM desk.commitments")} <= {"请留意后续回复"}
 
 
 def test_an_approved_refund_promises_its_money_and_a_handoff_an_answer_which_the_first_reply_keeps(db):

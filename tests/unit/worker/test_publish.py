@@ -66,7 +66,7 @@ def test_a_broker_that_hangs_delays_nobody_and_a_full_queue_drops_with_a_line(he
     started = time.monotonic()
     for number in range(50):
         publisher.ports().schedule_delivery(str(number))
-    assert time.monotonic() - started < 0.5
+    assert time.monotonic() - started < 10      # whoever waits for a send waits 20 s here
     assert not publisher.flush(0.05)
     assert "dropped reply.deliver" in caplog.text
     release.set()
