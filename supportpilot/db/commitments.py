@@ -9,12 +9,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import LiteralString
 
 from supportpilot.db import outbox
 from supportpilot.db.outbox import OutboxEntry
 from supportpilot.db.pool import Connection, Row
 from supportpilot.types import Commitment
 
+# For a query over `biz.tickets t`: the promise that the ticket notes; none if it was never sent, or is dropped.
+TICKET_PROMISE: LiteralString = """
+    CASE WHEN NOT coalesce((SELECT every(c.state IN ('unsent', 'dropped')) FROM desk.commitment_states c
+                            WHERE c.ticket_id = t.id AND c.text = t.promise), false) THEN t.promise END AS promise"""
 COLUMNS = "id, ticket_id, turn_id, message_id, text, due_at, state, closed_at, closed_by, dropped_because, created_at"
 
 

@@ -10,6 +10,7 @@ from datetime import date
 from typing import Any, Literal
 
 from supportpilot.db import overrides
+from supportpilot.db.commitments import TICKET_PROMISE
 from supportpilot.db.pool import Connection, Row
 
 CLAIM_SECONDS = 180
@@ -63,11 +64,11 @@ def rows_of(conn: Connection, customer_ids: Sequence[str]) -> dict[str, Rows]:
         WHERE customer_id = ANY(%s) ORDER BY period_start DESC, id
         """, (ids,)).fetchall()
     tickets = conn.execute(
-        """
-        SELECT customer_id, id, category, error_code, resolution, resolution_kb, promise, wish,
-               to_char(created_at AT TIME ZONE 'Asia/Shanghai', 'YYYY-MM') AS month
-        FROM biz.tickets WHERE customer_id = ANY(%s) AND status = 'resolved' ORDER BY created_at DESC, id DESC
-        """, (ids,)).fetchall()
+        f"""
+        SELECT t.customer_id, t.id, t.category, t.error_code, t.resolution, t.resolution_kb, {TICKET_PROMISE}, t.wish,
+               to_char(t.created_at AT TIME ZONE 'Asia/Shanghai', 'YYYY-MM') AS month
+        FROM biz.tickets t WHERE t.customer_id = ANY(%s) AND t.status = 'resolved' ORDER BY t.created_at DESC, t.id DESC
+        """, (ids,)).fetchall()  # noqa: S608 -- a constant
     banks = conn.execute(
         """
         SELECT customer_id, id, bank, status, expires_at FROM biz.bank_connections

@@ -12,7 +12,7 @@ from fakes import FakeLLM
 from fixtures.office import TRIAGE, Office, give_paid_invoice, refund_llm
 
 from producer.cli.main import run
-from supportpilot.db import business
+from supportpilot.db import business, profiles
 from supportpilot.db import commitments as table
 from supportpilot.errors import Permanent
 from supportpilot.kb.retriever import HybridRetriever
@@ -405,8 +405,11 @@ def test_a_dropped_promise_is_gone_from_lists_view_and_profile_but_not_from_the_
 
 
 def past_promises(office):
+    """What the tool and the profile are told that resolved tickets promised: the same."""
     with office.db.connection() as conn:
-        return [row["promise"] for row in business.resolved_tickets(conn, "C1", 10)]
+        found = [row["promise"] for row in business.resolved_tickets(conn, "C1", 10)]
+        assert [row["promise"] for row in profiles.rows_of(conn, ["C1"])["C1"].tickets] == found
+    return found
 
 
 def test_a_promise_that_was_withheld_does_not_get_into_the_profile(db):
