@@ -45,10 +45,14 @@ def drop(db: Database, commitment_id: str, by: str, reason: str) -> str:
 
 def _close(db: Database, commitment_id: str, by: str, dropped_because: str | None) -> str:
     with db.transaction() as conn:
+        found = commitments.get(conn, commitment_id)
+        # The ticket's lock first: else the reason would be written down after the ticket was erased.
+        if found is None or tickets.lock(conn, found["ticket_id"]) is None:
+            raise NotFound(f"no commitment {commitment_id}; see `supportpilot commitments`")
         closed = commitments.close(conn, commitment_id, by, dropped_because)
         found = commitments.get(conn, commitment_id)
         if found is None:
-            raise NotFound(f"no commitment {commitment_id}; see `supportpilot commitments`")
+            raise NotFound(f"no commitment {commitment_id} any more: its ticket was erased")
         if not closed:
             return str(found["state"])
         action = "commitment.kept" if dropped_because is None else "commitment.dropped"
