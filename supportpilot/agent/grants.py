@@ -24,7 +24,7 @@ _PROMISED = re.compile(
 _DEFINITE = re.compile(r"[我您你咱]|本公司|全额|双倍|\d\s*(?:元|块|CNY|RMB)|[¥￥$]\s*\d|\b(?:we|i|you|your)\b", re.IGNORECASE)
 _GRANTED = re.compile(
     rf"(?:已经?|成功){_TO_YOU}(?:批准|同意|通过|按[^,，。]{{0,8}})?{_TO_YOU}{_HOW}{_MONEY}(?!审核)"
-    r"|(?:退款|退还|退回|返还|返现|打款|赔偿|补偿|赔付|减免|免单)(?!单)(?:申请|审批|审核)?[^,，。]{0,16}?已经?(?:审核)?(?:通过|批准|完成(?!登记|第)|到账|成功|退[还回给])"
+    r"|(?:退款|退还|退回|返还|返现|打款|赔偿|补偿|赔付|减免|免单)(?!单)(?:申请|审批|审核)?[^,，。]{0,16}?已经?(?:审核)?(?:通过|批准|完成(?!登记|第)|到账|成功|退[还回给])(?!后(?!续))"
     r"|\b(?:refund|compensation|reimbursement)s?\b[^,;.]{0,30}?\b(?:(?:has|have) been|was|were|is) (?:\w+ly )?"
     r"(?:approved|granted|paid|completed|issued|processed)(?! (?:an?|within|in|by|after|to the original)\b)"
     r"|\b(?:refund|compensation) approved\b|^approved[:!,]?\s*(?:$|(?:(?:your|the|a) )?(?:full )?(?:refund|compensation)\b|(?:cny |[¥$])?\d)"
@@ -33,9 +33,11 @@ _GRANTED = re.compile(
 _SPOKEN = re.compile(r"[我您你]|\b(?:we|i|you|our)\b", re.IGNORECASE)
 # Anywhere in the sentence: a condition, a question, somebody's words.
 _OPEN = re.compile(
-    r"如果|如需|如[您你有]|若|是否|满足|符合|(?:通过|审核|批准|审批|同意|核实|确认|取消|完成|到账)[^,，。]{0,12}?(?:后|之后)|天内取消|核实[,，]|之后"
-    r"|您(?:之前|刚才)?(?:说|提到|表示|称)|[吗?？]$|吗[,，]|审核(?:通过)?[才再]"
-    r"|\b(?:if|once|after|whether|unless|within \d+ days of (?:purchase|payment)|you (?:said|mentioned|wrote|told))\b", re.IGNORECASE)
+    r"如果|如需|如[您你有](?![所愿])|若(?!干)|是否|核实[,，]|您(?:之前|刚才)?(?:说|提到|表示|称)|[吗?？]$|审核(?:通过)?[才再]"
+    r"|\b(?:if|once(?! and for all)|after(?! all)|whether|unless|within \d+ days of (?:purchase|payment)|you (?:said|mentioned|wrote|told))\b", re.IGNORECASE)
+# Only before the words: `我们会退款给您,到账后会通知您` waits for nothing.
+_FIRST = re.compile(
+    r"(?:满足|符合)[^,，。]{0,10}的|(?:通过|审核|批准|审批|同意|核实|确认|取消|完成|到账)[^,，。]{0,12}?(?<![然今最随])后(?!续|台)|天内取消|之后")
 # Only beside the words themselves: `没有问题,我们会退款给您` denies nothing.
 _DENIED = re.compile(r"无法|不能|不会|尚未|还没|未能|没有|\b(?:cannot|can['’]?t|not|won['’]t)\b", re.IGNORECASE)
 _COMMA = re.compile(r"[,，:：]")
@@ -64,7 +66,8 @@ def _found(pattern: re.Pattern[str], draft: str, sources: Iterable[str]) -> list
 def _says(pattern: re.Pattern[str], sentence: str) -> bool:
     if _OPEN.search(sentence):
         return False
-    return any(not _DENIED.search(_clause(sentence, found.start(), found.end())) for found in pattern.finditer(sentence))
+    return any(not _FIRST.search(sentence[:found.start()]) and not _DENIED.search(_clause(sentence, found.start(), found.end()))
+               for found in pattern.finditer(sentence))
 
 
 def _clause(sentence: str, start: int, end: int) -> str:

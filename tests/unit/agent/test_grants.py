@@ -19,6 +19,9 @@ ARTICLE = "多扣的一笔会全额退还。审核后我们会退款给您。"
     "I'll also fully refund it.", "We are going to compensate you.", "我们会减免您一个月的费用。", "我们会直接赔付您。",
     "没有问题，我们会退款给您。", "不会让您吃亏，我们会全额退款。", "这不是您的错，三天内会给您退款。", "我们将退还 300 元。", "会补偿您 50 元。", "No problem, not at all: we will pay you 300 CNY.",
     "We will credit your account with 20 CNY.", "重复扣的会全额退回。",
+    # What comes after the promise, or only sounds like a condition, takes nothing back.
+    "我们将退款给您，到账后会通知您。", "我们会为您全额退款，3-5 个工作日到账后您会收到通知。", "如您所愿，我们会全额退款。", "您符合条件，我们会全额退款 3600 元。",
+    "我们确认然后会全额退款给您。", "已确认今后会为您退款 300 元。", "We will refund you 900 CNY after all.",
 ])
 def test_a_promise_of_money_is_found(text):
     assert promised_money(text, [])
@@ -26,7 +29,7 @@ def test_a_promise_of_money_is_found(text):
 
 @pytest.mark.parametrize("text", [
     "已为您全额退款 8800 元。", "退款 3000 元已到账。", "退款已通过。", "已批准退款 1500 元。", "您的退款申请已经审核通过。", "Refund approved: 888 CNY",
-    "Your refund has been approved.", "It has been refunded.", "您的账单已退款。", "退款已经退回到您的招商银行卡。", "Approved: 300 CNY", "Approved.",
+    "Your refund has been approved.", "It has been refunded.", "您的账单已退款。", "退款已经退回到您的招商银行卡。", "Approved: 300 CNY", "Approved.", "已为您退款 8800 元，请查收，到账后麻烦告诉我们。", "全额退款已批准，到账后通知您。", "您的退款已完成，后续我们会通知您。",
 ])
 def test_money_that_is_said_to_be_granted_is_found(text):
     assert granted_money(text, [])
@@ -43,6 +46,7 @@ def test_money_that_is_said_to_be_granted_is_found(text):
     "我们会退款到您的原支付账户吗？需要先审核。", "账户余额会退还吗？可以在“设置”里查看。", "可以将退款凭证发给我们。", "我们会核实，确认重复扣款后会退还。", "报销单已经审批通过，打款完成。",
     "We will pay attention to this.", "We will credit the unused days to the new plan.", "Approved expense claims are exported nightly.", "Approved: the invoice title is changed.",
     "The refund is completed within 5 days of approval.", "Your refund request was issued a reference number.", "Within 7 days of purchase we will refund the full amount.",
+    "客户退款已完成后，在“应收”页面点“核销”。", "我们核实重复扣款后会退回多扣的一笔。", "同事同意后会为您退款。",
 ])
 def test_what_describes_asks_or_repeats_is_left_alone(text):
     assert promised_money(text, []) + granted_money(text, []) == []
