@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 
-from supportpilot.db import audit, commitments, tickets
+from supportpilot.db import audit, commitments, erasures, tickets
 from supportpilot.db.pool import Database, Row
 from supportpilot.errors import NotFound
 
@@ -17,11 +17,11 @@ def list_commitments(db: Database, *, ticket_id: str | None = None, overdue: boo
     """Return promises, the earliest due first: the open ones, only overdue ones, or all of one ticket.
 
     Raises:
-        NotFound: no such ticket.
+        NotFound: no such ticket, or an erased one.
     """
     with db.connection() as conn:
         if ticket_id is not None and tickets.get(conn, ticket_id) is None:
-            raise NotFound(f"no ticket {ticket_id}; see `supportpilot ticket list`")
+            raise erasures.absent(conn, ticket_id)
         return commitments.rows(conn, ticket_id=ticket_id, overdue=overdue, limit=limit)
 
 
