@@ -72,6 +72,15 @@ def test_a_refund_may_be_spoken_of_once_the_database_has_one(invoices, passed):
     assert checked("您的退款已到账。", invoices)["passed"] is passed
 
 
+@pytest.mark.parametrize(("draft", "passed"), [
+    ("账单 INV-202609-0001 已退款。", True), ("账单 INV-202611-0002 已退款。", False), ("您的退款已到账。", True),
+    ("账单 INV-202609-0001 已退款。账单 INV-202611-0002 也已退款。", False),
+])
+def test_a_refund_of_one_bill_backs_no_word_about_another(draft, passed):
+    invoices = [{"number": "INV-202609-0001", "status": "refunded"}, {"number": "INV-202611-0002", "status": "paid", "refunded": "0.00"}]
+    assert checked(draft, invoices)["passed"] is passed
+
+
 def test_a_promise_goes_back_to_the_writer_whatever_the_reviewer_says():
     review = checked("我们会全额退款。", [{"status": "refunded", "refunded": "9.00"}])
     assert review == {"passed": False, "problems": ["nobody has decided that: 我们会全额退款"], **{k: v for k, v in review.items() if k == "commitments"}}
