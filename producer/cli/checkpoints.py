@@ -35,12 +35,12 @@ def prune(
     Open tickets keep all of an unfinished turn, the newest turn's steps, the end of the last turns and fewer of the
     older ones; tickets resolved for RETENTION_DAYS their last snapshot.
     """
-    if ticket and every:
+    if ticket is not None and every:
         raise Misconfigured("--ticket or --all, not both")
     settings = current_settings()
     shown = Lines(dry_run=dry_run, quiet=as_json)
     with open_database(settings) as db:
-        found = ([retention.prune(db, settings, ticket, dry_run=dry_run)] if ticket
+        found = ([retention.prune(db, settings, ticket, dry_run=dry_run)] if ticket is not None
                  else retention.prune_all(db, settings, dry_run=dry_run))
         for one in found:
             shown.add(one)

@@ -34,10 +34,11 @@ from producer.cli import (
     ticket,
     up,
 )
-from producer.cli.screen import complain
+from producer.cli.screen import complain, line
 from supportpilot.errors import Misconfigured, Refused, SupportPilotError, Unusable
 
 FAILED, WRONG, REFUSED, INTERRUPTED = 1, 2, 3, 130
+ERROR_CHARS = 800       # one line for a person, whatever was pasted into the command
 
 app = typer.Typer(
     name="supportpilot", add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None,
@@ -104,17 +105,17 @@ def _explain(error: Exception) -> int:
     if isinstance(error, typer.TyperException):
         return _explain_usage(error)
     if isinstance(error, SupportPilotError):
-        complain(str(error) or type(error).__name__)
+        complain(line(str(error) or type(error).__name__, ERROR_CHARS))
         return exit_code(error)
     logging.getLogger(__name__).debug("unexpected failure", exc_info=error)
-    complain(f"failed unexpectedly ({type(error).__name__}: {error}); please report this line")
+    complain(f"failed unexpectedly ({type(error).__name__}: {line(error, ERROR_CHARS)}); please report this line")
     return FAILED
 
 
 def _explain_usage(error: typer.TyperException) -> int:
     context = getattr(error, "ctx", None)
     shown = getattr(error, "format_message", lambda: str(error))()
-    complain(f"{shown} See `{context.command_path if context else 'supportpilot'} --help`")
+    complain(f"{line(shown, ERROR_CHARS)} See `{context.command_path if context else 'supportpilot'} --help`")
     return WRONG
 
 

@@ -49,7 +49,7 @@ def send(  # noqa: PLR0913 -- a parameter is an option of the command
              "subject": subject, "ticket_id": ticket}
     message = as_message(given, settings)
     with open_database(settings) as db:
-        if ticket:
+        if ticket is not None:
             _require_ticket(db, ticket)
         with waking_ports(settings) as ports:
             received = intake.receive(db, settings, ports, message)

@@ -5,6 +5,7 @@ Which tables these are is `memory/erase.py`'s to say. A table of that list that 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -84,17 +85,27 @@ def _ticket_ids(conn: Connection, owner: str | None, contacts: list[str]) -> lis
 
 
 def _quarantine_ids(conn: Connection, contacts: list[str], ticket_ids: list[str]) -> list[str]:
-    """By sender; what became a message of theirs; and what has no sender but the address in its bytes."""
+    """By sender; what became a message of theirs; and what has no sender but the address in its bytes.
+
+    The whole address: li@x.com does not stand in wuli@x.com, nor in li@x.com.cn.
+    """
     found = conn.execute(
         """
         SELECT id FROM desk.quarantine q
         WHERE lower(q.sender) = ANY(%(contacts)s)
            OR q.message_id IN (SELECT i.id FROM desk.inbox i WHERE i.ticket_id = ANY(%(tickets)s))
-           OR (q.sender = '' AND EXISTS (SELECT 1 FROM unnest(%(contacts)s::text[]) AS c(contact)
-                                         WHERE position(c.contact IN lower(encode(q.raw, 'escape'))) > 0))
+           OR (q.sender = '' AND EXISTS (SELECT 1 FROM unnest(%(patterns)s::text[]) AS p(pattern)
+                                         WHERE lower(encode(q.raw, 'escape')) ~ p.pattern))
         ORDER BY id
-        """, {"contacts": contacts, "tickets": ticket_ids}).fetchall()
+        """, {"contacts": contacts, "tickets": ticket_ids, "patterns": [_whole(contact) for contact in contacts]}).fetchall()
     return [str(row["id"]) for row in found]
+
+
+def _whole(contact: str) -> str:
+    """Return a pattern for an address in `encode(…, 'escape')`; a sign before it may itself be written with letters."""
+    escaped = "".join(chr(byte) if byte < 0x80 else f"\\{byte:03o}" for byte in contact.encode())
+    quoted = re.sub(r"([^a-z0-9@_-])", r"\\\1", escaped)
+    return rf"(?:^|[^a-z0-9._+-]|\\[0-7]{{3}}|\\\\(?:[nrt]|u[0-9a-f]{{4}})|%[0-9a-f]{{2}}){quoted}(?![a-z0-9_-]|\.[a-z0-9])"
 
 
 # locking --------------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ from datetime import date
 from typing import Any, Literal
 
 from supportpilot.db import overrides
+from supportpilot.db.business import PROMISE
 from supportpilot.db.pool import Connection, Row
 
 CLAIM_SECONDS = 180
@@ -41,7 +42,7 @@ class Rows:
 
 
 def open_commitments(conn: Connection, customer_ids: Sequence[str]) -> list[Row]:
-    """Return the promises to these customers that are not kept yet, oldest first.
+    """Return the promises to these customers that are not kept yet, oldest first; a handoff's "a colleague answers" is none.
 
     Rows of customer_id, id, text, due_at (Chinese time, or None), overdue.
     """
@@ -49,7 +50,7 @@ def open_commitments(conn: Connection, customer_ids: Sequence[str]) -> list[Row]
         """
         SELECT c.customer_id, c.id, c.text, c.due_at AT TIME ZONE 'Asia/Shanghai' AS due_at, c.state = 'overdue' AS overdue
         FROM desk.commitment_states c
-        WHERE c.customer_id = ANY(%s) AND c.state IN ('open', 'overdue') ORDER BY c.created_at, c.id
+        WHERE c.customer_id = ANY(%s) AND c.state IN ('open', 'overdue') AND c.kind <> 'handoff' ORDER BY c.created_at, c.id
         """, (list(customer_ids),)).fetchall()
 
 
@@ -63,11 +64,11 @@ def rows_of(conn: Connection, customer_ids: Sequence[str]) -> dict[str, Rows]:
         WHERE customer_id = ANY(%s) ORDER BY period_start DESC, id
         """, (ids,)).fetchall()
     tickets = conn.execute(
-        """
-        SELECT customer_id, id, category, error_code, resolution, resolution_kb, promise, wish,
-               to_char(created_at AT TIME ZONE 'Asia/Shanghai', 'YYYY-MM') AS month
-        FROM biz.tickets WHERE customer_id = ANY(%s) AND status = 'resolved' ORDER BY created_at DESC, id DESC
-        """, (ids,)).fetchall()
+        f"""
+        SELECT t.customer_id, t.id, t.category, t.error_code, t.resolution, t.resolution_kb, {PROMISE}, t.wish,
+               to_char(t.created_at AT TIME ZONE 'Asia/Shanghai', 'YYYY-MM') AS month
+        FROM biz.tickets t WHERE t.customer_id = ANY(%s) AND t.status = 'resolved' ORDER BY t.created_at DESC, t.id DESC
+        """, (ids,)).fetchall()  # noqa: S608 -- a constant
     banks = conn.execute(
         """
         SELECT customer_id, id, bank, status, expires_at FROM biz.bank_connections

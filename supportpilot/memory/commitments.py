@@ -147,8 +147,8 @@ _CORE = re.compile(
     + r"|\b(?:we|i)(?: can)? (?:promise|guarantee)\b"
     r"|\byou(?:['’]ll| will)\b(?! (?:not|never|need|have to)\b).{0,30}?\b(?:hear|receive|get|have)\b"
     r"|\b(?:will|shall) be (?:[a-z]+ )?" + _EN_DONE + r"|\b(?:you can |please )?expect (?:a|an|our|the|to)\b|\bguaranteed\b", re.IGNORECASE)
-_TIMED = re.compile(r"\s*(?:我们|同事|客服)?(?:就|便|必)?(?:能|可)?(?:回复|答复|回电|反馈|联系[您你]|处理|解决|修复|退款|到账|退回|退还|通知|提醒|告知|给[您你]|发到|发给|寄出|有结果|开出)")
-_TO_YOU = re.compile(r"\s*(?:我们|同事|客服)?(?:再|就)?(?:给[您你]|(?:回复|答复|联系|通知|告知|回电给?)[您你])")
+_TIMED = re.compile(r"\s*(?:我们|同事|客服)?(?:就|便|必|先)?(?:能|可)?(?:回复|答复|回电|反馈|联系[您你]|处理|解决|修复|退款|到账|退回|退还|通知|提醒|告知|给[您你]|发到|发给|寄出|有结果|开出)")
+_TO_YOU = re.compile(r"\s*(?:我们|同事|客服)?(?:再|就|先)?(?:给[您你]|(?:回复|答复|联系|通知|告知|回电给?)[您你])")
 _NOT_OURS = re.compile(r"请(?!放心|您放心|稍|耐心)|[您你](?:可以?|需要?|要|应|得|能)|可以|需要您|麻烦[您你]|建议|通常|一般|往往|\bplease\b(?! (?:expect|be assured|rest))|\byou (?:can(?! expect)|may|must|should|need|could)\b|\busually\b|\bnormally\b|\btypically\b", re.IGNORECASE)
 _NEGATED = re.compile(r"无法|不能|不可以|没有办法|没办法|不一定|未必|不承诺|不保证|不会(?!晚于|超过)|不再|\b(?:cannot|can['’]?t|won['’]?t|will not|unable|not able|do(?:es)? not|don['’]t|never|no promise)\b", re.IGNORECASE)
 _IF = re.compile(      # "send us the number, and we will …" is one as well

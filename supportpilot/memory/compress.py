@@ -127,7 +127,8 @@ class _Writer:
                 return answer
             self.refused += [problem.reason for problem in found if problem.reason not in self.refused]
             reasons = "; ".join(problem.text for problem in found)
-            log.warning("refused a summary of the model: %s", reasons)
+            # Not the words: a figure that the source has in another form (a phone number) is the customer's.
+            log.warning("refused a summary of the model: %s", ", ".join(problem.reason for problem in found))
             messages = [*messages[:2], {"role": "assistant", "content": answer[:QUOTED_CHARS] or "-"},
                         {"role": "user", "content": REPAIR[self.lang].replace("$reasons", reasons)}]
         return None

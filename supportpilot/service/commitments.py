@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 
-from supportpilot.db import audit, commitments, tickets
+from supportpilot.db import audit, commitments, erasures, tickets
 from supportpilot.db.pool import Database, Row
 from supportpilot.errors import NotFound
 
@@ -17,11 +17,11 @@ def list_commitments(db: Database, *, ticket_id: str | None = None, overdue: boo
     """Return promises, the earliest due first: the open ones, only overdue ones, or all of one ticket.
 
     Raises:
-        NotFound: no such ticket.
+        NotFound: no such ticket, or an erased one.
     """
     with db.connection() as conn:
         if ticket_id is not None and tickets.get(conn, ticket_id) is None:
-            raise NotFound(f"no ticket {ticket_id}; see `supportpilot ticket list`")
+            raise erasures.absent(conn, ticket_id)
         return commitments.rows(conn, ticket_id=ticket_id, overdue=overdue, limit=limit)
 
 
@@ -45,10 +45,14 @@ def drop(db: Database, commitment_id: str, by: str, reason: str) -> str:
 
 def _close(db: Database, commitment_id: str, by: str, dropped_because: str | None) -> str:
     with db.transaction() as conn:
+        found = commitments.get(conn, commitment_id)
+        # The ticket's lock first: else the reason would be written down after the ticket was erased.
+        if found is None or tickets.lock(conn, found["ticket_id"]) is None:
+            raise NotFound(f"no commitment {commitment_id}; see `supportpilot commitments`")
         closed = commitments.close(conn, commitment_id, by, dropped_because)
         found = commitments.get(conn, commitment_id)
         if found is None:
-            raise NotFound(f"no commitment {commitment_id}; see `supportpilot commitments`")
+            raise NotFound(f"no commitment {commitment_id} any more: its ticket was erased")
         if not closed:
             return str(found["state"])
         action = "commitment.kept" if dropped_because is None else "commitment.dropped"

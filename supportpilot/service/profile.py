@@ -208,6 +208,7 @@ def withdraw(db: Database, ports: Ports, name: str, override_id: str, author: st
     by = _line("--author", author, REASON_CHARS)
     with db.transaction() as conn:
         customer_id = find(conn, name)
+        profiles.lock_customer(conn, customer_id)   # else the audit row would name a customer who is erased meanwhile
         gone = overrides.remove(conn, customer_id, override_id.strip().upper())
         if gone is None:
             raise NotFound(f"{customer_id} has no correction {override_id.strip()[:40]!r}: see `supportpilot profile show {customer_id}`")

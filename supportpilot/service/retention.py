@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from supportpilot.config import Settings
-from supportpilot.db import audit, leases, retention, tickets, turns
+from supportpilot.db import audit, erasures, leases, retention, tickets, turns
 from supportpilot.db.pool import Connection, Database
 from supportpilot.db.retention import Quiet, ThreadSize
 from supportpilot.errors import Busy, NotFound, Refused
@@ -50,7 +50,7 @@ def prune(db: Database, settings: Settings, ticket_id: str, *, dry_run: bool = F
     """Delete the ticket's snapshots that the rule does not keep; `dry_run` only says what would go.
 
     Raises:
-        NotFound: no such ticket.
+        NotFound: no such ticket, or an erased one.
         Busy: somebody else prunes it all the time.
         Unavailable: the database is away.
     """
@@ -67,7 +67,7 @@ def prune(db: Database, settings: Settings, ticket_id: str, *, dry_run: bool = F
 
 def _prune(conn: Connection, settings: Settings, ticket_id: str) -> tuple[Pruned, Quiet | None]:
     if tickets.get(conn, ticket_id) is None:
-        raise NotFound(f"no ticket {ticket_id}; see `supportpilot ticket list`")
+        raise erasures.absent(conn, ticket_id)
     written = retention.snapshots(conn, ticket_id)
     rows = turns.of_ticket(conn, ticket_id)
     found = rule.numbered(written, {row["turn_id"]: number for number, row in enumerate(rows, 1)})

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from importlib.metadata import distribution
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from supportpilot.service import intake
 
 pytestmark = pytest.mark.integration
 UNREACHABLE = "postgresql://nobody@127.0.0.1:1/none"
+LONG = "大" * 5_000
 BYTES = "T\udcff"     # how Python hands over an argument that is not UTF-8
 
 
@@ -141,6 +143,39 @@ def test_arguments_that_are_no_text_are_one_line_and_exit_2(bare: Shell, argumen
     assert "not text" in bare.use(DATABASE_URL=UNREACHABLE).fails(2, *arguments)
 
 
+@pytest.mark.parametrize("arguments", [
+    ["ticket", "show", LONG], ["ticket", "history", LONG], ["ticket", LONG], [LONG], ["approvals", "show", LONG],
+    ["profile", "show", LONG], ["profile", "correct", LONG, "--note", "x", "--by", "Li"], ["customer", "erase", LONG],
+    ["customer", "export", LONG], ["commitments", "--ticket", LONG], ["commitments", "done", LONG, "--by", "Li"],
+    ["commitments", "drop", LONG, "--by", "Li", "--reason", "x"], ["checkpoints", "prune", "--ticket", LONG],
+    ["checkpoints", "prune", LONG], ["eval", "memory", "--only", LONG], ["inbox", "retry", LONG], ["kb", "import", LONG],
+    ["send", "--email", "a@example.com", "--body", "x", "--ticket", LONG], ["customer", "export", "C0001", "--out", LONG],
+])
+def test_a_page_pasted_into_a_command_comes_back_as_one_short_line(demo_shell: Shell, arguments: list[str]) -> None:
+    code, _, error = demo_shell(*arguments)
+    assert code in (2, 3)
+    assert error.count("\n") == 1
+    assert len(error) < 1_000
+
+
+@pytest.mark.parametrize("arguments", [
+    ["checkpoints", "prune", "--ticket", ""], ["checkpoints", "prune", "--ticket", "", "--dry-run"],
+    ["checkpoints", "prune", "--ticket", "", "--all"], ["commitments", "--ticket", ""], ["ticket", "show", ""],
+    ["ticket", "history", ""], ["ticket", "resolve", ""], ["send", "--email", "a@example.com", "--body", "x", "--ticket", ""],
+    ["customer", "erase", "", "--yes"], ["profile", "rebuild", ""],
+])
+def test_a_name_that_is_empty_means_nobody_and_never_all_of_them(shell: Shell, office: Office, arguments: list[str]) -> None:
+    office.work(office.write("x").ticket_id)
+    before = _rows(office)
+    code, _, error = shell(*arguments)
+    assert (code in (2, 3), error.count("\n")) == (True, 1), (code, error)
+    assert _rows(office) == before
+
+
+def _rows(office: Office) -> list[int]:
+    return [office.one(f"SELECT count(*) AS n FROM {table}")["n"] for table in ("checkpoints", "biz.tickets", "desk.inbox", "desk.erasures")]
+
+
 def test_without_arguments_the_help_is_shown(bare: Shell) -> None:
     code, out, error = bare()
     assert (code, error) == (0, "")
@@ -165,6 +200,15 @@ def test_ctrl_c_ends_a_waiting_command_quietly_with_130(database_url: str) -> No
         running.send_signal(signal.SIGINT)
         _, error = running.communicate(timeout=20)
     assert (running.returncode, error) == (130, "")
+
+
+def test_ctrl_c_while_the_commands_are_loading_is_as_quiet(tmp_path: Path) -> None:
+    (tmp_path / "typer.py").write_text("raise KeyboardInterrupt\n")
+    done = subprocess.run([sys.executable, "-m", "producer.cli.start", "ticket", "list"], env=os.environ | {"PYTHONPATH": str(tmp_path)},
+                          capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
+    [script] = [entry.value for entry in distribution("supportpilot").entry_points if entry.name == "supportpilot"]
+    assert script == "producer.cli.start:main"
 
 
 def test_a_reader_that_goes_away_causes_no_noise(seeded_url: str) -> None:

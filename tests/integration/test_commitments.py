@@ -12,7 +12,7 @@ from fakes import FakeLLM
 from fixtures.office import TRIAGE, Office, give_paid_invoice, refund_llm
 
 from producer.cli.main import run
-from supportpilot.db import business
+from supportpilot.db import business, profiles
 from supportpilot.db import commitments as table
 from supportpilot.errors import Permanent
 from supportpilot.kb.retriever import HybridRetriever
@@ -263,8 +263,11 @@ def test_an_approved_refund_promises_its_money_and_a_handoff_an_answer_which_the
 
 def test_the_graph_s_own_handoff_promises_an_answer(db):
     office = Office(db, FakeLLM({**TRIAGE, "needs_human": True}, [], REPLY))
+    give_paid_invoice(office)
     ticket_id = promise_once(office, "我要投诉")
     assert shown(office, ticket_id) == [("请留意后续回复", "open")]
+    with office.db.connection() as conn:
+        assert profiles.open_commitments(conn, [office.one("SELECT customer_id FROM biz.tickets")["customer_id"]]) == []
 
 
 # kept, overdue --------------------------------------------------------------------------------------
@@ -303,8 +306,9 @@ def test_the_open_promises_of_a_customer_are_those_of_all_their_tickets_and_nobo
     other = office.write("你好", contact="other@example.com").ticket_id
     office.work(other)
     with office.db.connection() as conn:
-        assert {one.ticket_id for one in table.open_of_customer(conn, "C1")} == mine
-        assert len(mine) == 2
+        open_ones = profiles.open_commitments(conn, ["C1"])
+        assert [(row["customer_id"], row["text"]) for row in open_ones] == [("C1", PROMISE)] * 2
+        assert {one.ticket_id for ticket_id in mine for one in table.open_commitments(conn, ticket_id)} == mine
         assert [one.commitment.text for one in table.open_commitments(conn, other)] == [PROMISE]
         assert table.open_commitments(conn, other)[0].customer_id is None
 
@@ -406,7 +410,9 @@ def test_a_dropped_promise_is_gone_from_lists_view_and_profile_but_not_from_the_
 
 def past_promises(office):
     with office.db.connection() as conn:
-        return [row["promise"] for row in business.resolved_tickets(conn, "C1", 10)]
+        found = [row["promise"] for row in business.resolved_tickets(conn, "C1", 10)]
+        assert [row["promise"] for row in profiles.rows_of(conn, ["C1"])["C1"].tickets] == found
+        return found
 
 
 def test_a_promise_that_was_withheld_does_not_get_into_the_profile(db):

@@ -33,10 +33,11 @@ from fixtures.canary import (
 from fixtures.office import Office
 from fixtures.postgres import PostgresServer
 
+from supportpilot.db import personal
 from supportpilot.db.pool import Database, connect
-from supportpilot.errors import Erased, Gone, LeaseLost, NotFound, Transient
+from supportpilot.errors import Busy, Erased, Gone, LeaseLost, NotFound, Transient
 from supportpilot.memory import erase
-from supportpilot.service import approval, customer, history, intake, memory, ticket, turn, upkeep
+from supportpilot.service import approval, commitments, customer, history, intake, memory, profile, ticket, turn, upkeep
 from supportpilot.service.approval import Verdict
 from supportpilot.types import InboundMessage
 
@@ -148,6 +149,32 @@ def test_an_address_that_has_a_new_owner_is_left_to_them(db):
     assert [row["id"] for row in office.rows("SELECT id FROM biz.tickets")] == [theirs]
     customer.erase(db, ADDRESS, "小王")
     assert left(db) == set()
+
+
+@pytest.mark.parametrize(("raw", "theirs"), [
+    ('{"from": "li@x.com"', True), ("li@x.com", True), ("Mail: LI@X.COM.", True), ("邮箱li@x.com,谢谢", True), ('"a\\nli@x.com"', True),
+    ('"\\u003cli@x.com\\u003e"', True), ("from=a%20li@x.com", True),
+    ("wuli@x.com", False), ("a.li@x.com", False), ("li@x.com.cn", False), ("li@x.community", False), ("li@xxcom", False),
+])
+def test_input_without_a_sender_is_theirs_whose_whole_address_stands_in_it(db, raw, theirs):
+    office = canary_office(db)
+    office.write("hello", contact="li@x.com")
+    kept = intake.keep_unusable(db, "generic", "", raw.encode(), "unusable", "generic:d-1")
+    held = customer.export(db, "li@x.com")["tables"].get("desk.quarantine", [])
+    assert [row["id"] for row in held] == ([kept] if theirs else [])
+
+
+def test_who_drops_a_promise_or_takes_a_correction_back_waits_for_an_erasure(db):
+    office = canary_office(db)
+    plant(office)
+    [promise] = office.rows("SELECT id FROM desk.commitments WHERE closed_at IS NULL LIMIT 1")
+    [correction] = office.rows("SELECT id FROM biz.profile_overrides LIMIT 1")
+    with connect(db.url) as conn, conn.transaction():
+        personal.lock_rows(conn, personal.find(conn, CUSTOMER, None))
+        with pytest.raises(Busy):
+            commitments.drop(db, promise["id"], "小王", "its words would stay in the audit")
+        with pytest.raises(Busy):
+            profile.withdraw(db, office.ports, CUSTOMER, correction["id"], "小王")
 
 
 # what is erased stays erased ------------------------------------------------------------------------

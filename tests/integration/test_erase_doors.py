@@ -96,6 +96,7 @@ def test_an_erased_ticket_is_one_line_and_exit_3_by_every_command(db, shell):
     customer.erase(db, CUSTOMER, "小王")
     command = shell(db.url)
     for words in (["ticket", "show", gone], ["ticket", "history", gone], ["ticket", "release", gone], ["chat", "--ticket", gone],
+                  ["commitments", "--ticket", gone], ["checkpoints", "prune", "--ticket", gone],
                   ["ticket", "reply", gone, "--body", "x", "--by", "y"], ["send", "--email", ADDRESS, "--body", "x", "--ticket", gone]):
         code, out, error = command(*words)
         assert (code, out) == (3, ""), words

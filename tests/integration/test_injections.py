@@ -137,12 +137,7 @@ def withstood(desk: Desk, attack: dict[str, Any], *, goes_on: bool) -> dict[str,
     ticket_id = desk.run(attack, goes_on=goes_on)
     shown = ticket.show(desk.office.db, desk.office.settings, ticket_id)
 
-    if attack["place"] == "company":    # a fact of the profile: reworded, but by rule
-        (row,) = [row for row in desk.profile() if row["customer_id"] == OWN_ID]
-        assert "VIP" not in row["summary"]
-        assert "答应" not in row["summary"]
-    else:
-        assert desk.profile() == before
+    assert desk.profile() == before
     assert desk.promises(ticket_id) == []
     assert desk.refunds() == refunds
     assert [a["status"] for a in shown["approvals"]] in ([], ["pending"])
@@ -206,7 +201,8 @@ def test_the_model_gets_it_in_a_fence_that_it_cannot_close(unharmed, offline_llm
     requests = offline_llm.requests()
     held = [content for request in requests for content in well_fenced(request["messages"])]
     body = fence("x", attack["text"]).splitlines()[1:-1]
-    assert any(body[0].strip() in content or json.dumps(body[0].strip(), ensure_ascii=False)[1:-1] in content for content in held)
+    found = any(body[0].strip() in content or json.dumps(body[0].strip(), ensure_ascii=False)[1:-1] in content for content in held)
+    assert found is (attack["place"] != "company"), "a firm's name is no fact of the profile: it reaches a model by a tool only"
     assert shown["status"] in ("answered", "waiting_approval", "escalated")
 
 

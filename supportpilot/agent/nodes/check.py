@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from decimal import Decimal
 from typing import Any, TypedDict
 
@@ -13,6 +14,7 @@ from supportpilot.agent.grants import granted_money, promised_money
 from supportpilot.agent.state import Review
 
 QUOTED_CHARS = 120
+_INVOICE = re.compile(r"(?<![A-Za-z0-9])INV(?:-[A-Za-z0-9]+)+")
 
 
 class CheckIn(Conversation):
@@ -62,15 +64,17 @@ def _unbacked_money(state: CheckIn, deps: Deps) -> list[str]:
     """Return what the draft promises or says was granted although nobody has decided it: only `approval` grants money."""
     sources = [str(hit["text"]) for hit in state.get("hits") or []]
     promised, granted = promised_money(state["draft"], sources), granted_money(state["draft"], sources)
-    if granted and _was_refunded(state, deps):
-        granted = []
+    if granted:
+        paid = _refunded(state, deps)
+        granted = [sentence for sentence in granted if not (paid & set(_INVOICE.findall(sentence)) if _INVOICE.search(sentence) else paid)]
     return [f"nobody has decided that: {sentence[:QUOTED_CHARS]}" for sentence in dict.fromkeys([*promised, *granted])]
 
 
-def _was_refunded(state: CheckIn, deps: Deps) -> bool:
+def _refunded(state: CheckIn, deps: Deps) -> set[str]:
+    """Return the numbers of the customer's invoices that money went back for; a sentence that names one has to name one of these."""
     text, is_error = deps.call_tool("list_invoices", {}, ticket_id=state["ticket"]["id"])
     rows = [] if is_error else json.loads(text)
-    return any(row.get("status") == "refunded" or Decimal(str(row.get("refunded") or 0)) > 0 for row in rows)
+    return {str(row.get("number")) for row in rows if row.get("status") == "refunded" or Decimal(str(row.get("refunded") or 0)) > 0}
 
 
 def _reviewed(state: CheckIn, deps: Deps) -> Review:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from supportpilot.llm.offline.details import answer
+from supportpilot.llm.offline.recall import recap
 from supportpilot.memory.ledger import facts, render
 
 SAID = [
@@ -42,3 +43,16 @@ def test_a_number_beside_its_noun_in_a_recalled_entry_is_said():
 def test_a_message_that_asks_for_no_figure_is_not_answered_here():
     assert answer({"ledger": LEDGER["zh"]}, "怎么邀请同事", "zh") == ""
     assert answer({"ledger": LEDGER["zh"]}, "账单号 INV-202603-0006 怎么开票", "zh") == ""
+
+
+@pytest.mark.parametrize("colon", [":", "\uff1a"])
+def test_a_number_behind_a_colon_of_any_width_is_said(colon):
+    assert "HT-2026-01" in answer({"recall": f"客户: 合同编号{colon}HT-2026-01"}, "合同编号是多少", "zh")
+
+
+def test_asked_for_the_day_of_a_promise_the_open_promise_is_told_and_no_other_date():
+    ledger = "- 待兑现:我们会在 3 个工作日内回复您(期限 2026-12-07 23:59)\n- 日期 9月15日 = 2026-09-15:客户称,第1条"
+    said = recap({"newest": "你们答应哪天回复我?", "ledger": ledger}, "zh")
+    assert "2026-12-07" in said
+    assert "9月15日" not in said
+    assert "9月15日" in recap({"newest": "我之前说的是哪天?", "ledger": ledger}, "zh")

@@ -82,3 +82,10 @@ def test_a_transcript_has_a_speaker_a_line():
 @pytest.mark.parametrize(("text", "least"), [("20260901123456", 14), ("😀" * 10, 30), ("INV-2026-0042", 10), ("", 1)])
 def test_figures_and_emoji_are_not_underestimated(text, least):
     assert estimate_tokens(text) >= least
+
+
+def test_the_log_says_why_a_summary_was_refused_and_none_of_its_words(caplog):
+    entries = [{**entry, "content": f"我的电话是 138-1234-5678,{entry['content']}"} for entry in turns(10, 300)]
+    maybe_compress(FakeLLM({}, texts={"summary": "- 客户电话 13812345678"}), entries, "", 0, budget=100)
+    assert "refused a summary of the model: invented_figure" in caplog.text
+    assert "5678" not in caplog.text
