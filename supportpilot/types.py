@@ -97,9 +97,6 @@ class Noted:
     wish: str | None = None
     commitments: tuple[Commitment, ...] = ()
 
-    def __bool__(self) -> bool:
-        return bool(self.codes or self.wish or self.commitments)
-
 
 @dataclass(frozen=True)
 class LLMCall:

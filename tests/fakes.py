@@ -124,7 +124,7 @@ class FakeTools:
         self.calls: list[tuple[str, dict[str, Any], str]] = []
         self.refunds: list[dict[str, Any]] = []
         self.escalations: list[tuple[str, str, str]] = []
-        self.noted: list[Noted | None] = []
+        self.noted: list[Noted] = []
         self.finished: list[tuple[str, str, str | None, str]] = []
         self.promised: list[Commitment] = []
         self.outbox: dict[str, str] = {}
@@ -140,9 +140,9 @@ class FakeTools:
         self.escalations.append((ticket_id, reason, reply))
         return self._put(reply)
 
-    def finish_ticket(self, ticket_id: str, category: str, kb_id: str | None, reply: str, *, noted: Noted | None = None) -> str:
+    def finish_ticket(self, ticket_id: str, category: str, kb_id: str | None, reply: str, noted: Noted) -> str:
         self.noted.append(noted)
-        self.promised.extend(noted.commitments if noted else ())
+        self.promised.extend(noted.commitments)
         self.finished.append((ticket_id, category, kb_id, reply))
         return self._put(reply)
 

@@ -99,7 +99,7 @@ class Bench:
         for ticket_id in _taken(self.compressions):
             memory.compress(db, deps.small_llm, settings, ticket_id, deps.commitments_for(ticket_id))
         for customer_id in _taken(self.stale):
-            memory.rebuild_profile(db, deps.small_llm, ports, customer_id)
+            profile.rebuild_profile(db, deps.small_llm, ports, customer_id)
 
 
 def _taken(asked: list[str]) -> list[str]:

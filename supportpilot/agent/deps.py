@@ -21,7 +21,7 @@ from supportpilot.memory.profile import sources, template
 from supportpilot.memory.stored import newest_summary
 from supportpilot.tools import business
 from supportpilot.tools.registry import call_tool
-from supportpilot.types import Hit, LLMCall, Ports
+from supportpilot.types import Hit, LLMCall, Noted, Ports
 
 T = TypeVar("T", bound=BaseModel)
 
@@ -69,7 +69,7 @@ class Deps:
     call_tool: (name, arguments, ticket_id=...) -> (text, is_error).
     escalate: (ticket_id, reason, reply) -> the notice that stands in the outbox.
     decide_refund: (ticket_id, approved, approver, reason, request, approval_id) -> {"status", "amount", ...}.
-    finish_ticket: (ticket_id, category, kb_id or None, reply, noted=Noted()) -> the reply that stands in the outbox.
+    finish_ticket: (ticket_id, category, kb_id or None, reply, noted) -> the reply that stands in the outbox.
     profile_for: customer_id -> the stored profile, or the template's while a rebuild is asked for.
     summary_for: (ticket_id, turns) -> (summary, upto) that fits these entries, or None.
     commitments_for: ticket_id -> the promises on it that are not kept yet, one line each with its due date.
@@ -82,7 +82,7 @@ class Deps:
     call_tool: Callable[..., tuple[str, bool]]
     escalate: Callable[[str, str, str], str]
     decide_refund: Callable[..., dict[str, Any]]
-    finish_ticket: Callable[..., str]
+    finish_ticket: Callable[[str, str, str | None, str, Noted], str]
     settings: Settings
     profile_for: Callable[[str], str] = lambda _customer_id: ""
     summary_for: Callable[[str, Sequence[Turn]], tuple[str, int] | None] = lambda _ticket_id, _turns: None

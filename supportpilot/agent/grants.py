@@ -13,7 +13,8 @@ _SENTENCE = re.compile(r"[^。!?！？;；\n.]+(?:\.(?!\s|$)[^。!?！？;；\n.
 _QUOTED = re.compile(r"“[^“”]{0,400}”|「[^「」]{0,400}」|\"[^\"\n]{0,400}\"")
 _HOW = r"(?:全额|全部|立即|马上|尽快|直接|足额|双倍|优先|先|一并)*"
 # What follows the word makes it a thing to read, fill in or wait for: 退款单, 退款金额, 退款结果.
-_MONEY = r"(?:退款|退还|退回|返还|返现|打款|赔偿|补偿|赔付|减免|免单)(?![单性额]|金额|申请|记录|凭证|进度|结果|规则|政策|说明|信息|流程|事宜|方式|原因|编号|通知|页)"
+_WORD = r"(?:退款|退还|退回|返还|返现|打款|赔偿|补偿|赔付|减免|免单)"
+_MONEY = _WORD + r"(?![单性额]|金额|申请|记录|凭证|进度|结果|规则|政策|说明|信息|流程|事宜|方式|原因|编号|通知|页)"
 _TO_YOU = r"(?:为|给|向|帮|替)?[您你]?"
 _PROMISED = re.compile(
     rf"(?:会|将|承诺|保证|同意|答应|负责)(?:在?[^,，。会将]{{0,12}}?(?:之?内|前|今天|明天|当天))?{_TO_YOU}{_HOW}{_MONEY}(?!审核)"
@@ -24,7 +25,7 @@ _PROMISED = re.compile(
 _DEFINITE = re.compile(r"[我您你咱]|本公司|全额|双倍|\d\s*(?:元|块|CNY|RMB)|[¥￥$]\s*\d|\b(?:we|i|you|your)\b", re.IGNORECASE)
 _GRANTED = re.compile(
     rf"(?:已经?|成功){_TO_YOU}(?:批准|同意|通过|按[^,，。]{{0,8}})?{_TO_YOU}{_HOW}{_MONEY}(?!审核)"
-    r"|(?:退款|退还|退回|返还|返现|打款|赔偿|补偿|赔付|减免|免单)(?!单)(?:申请|审批|审核)?[^,，。]{0,16}?已经?(?:审核)?(?:通过|批准|完成(?!登记|第)|到账|成功|退[还回给])(?!后(?!续))"
+    rf"|{_WORD}(?!单)(?:申请|审批|审核)?[^,，。]{{0,16}}?已经?(?:审核)?(?:通过|批准|完成(?!登记|第)|到账|成功|退[还回给])(?!后(?!续))"
     r"|\b(?:refund|compensation|reimbursement)s?\b[^,;.]{0,30}?\b(?:(?:has|have) been|was|were|is) (?:\w+ly )?"
     r"(?:approved|granted|paid|completed|issued|processed)(?! (?:an?|within|in|by|after|to the original)\b)"
     r"|\b(?:refund|compensation) approved\b|^approved[:!,]?\s*(?:$|(?:(?:your|the|a) )?(?:full )?(?:refund|compensation)\b|(?:cny |[¥$])?\d)"

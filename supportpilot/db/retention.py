@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
-from typing import LiteralString
+from typing import Literal, LiteralString
 
 import psycopg
 from psycopg import sql
@@ -139,28 +139,17 @@ def quiet(conn: Connection, ticket_id: str) -> Quiet | None:
     return None if row is None else Quiet(row["since"], row["days"])
 
 
-def tickets_to_reduce(conn: Connection, days: float, limit: int) -> list[str]:
-    """Return tickets, longest quiet first, that may be cut down to their last snapshot."""
-    return _ids(conn,
+def tickets_due(conn: Connection, mark: Literal["reduced_for", "forgotten_for"], days: float, limit: int) -> list[str]:
+    """Return tickets, longest quiet first, that may be cut down to their last snapshot, or whose conversation may go."""
+    found = conn.execute(sql.SQL(
         """
         SELECT id FROM biz.tickets t
-        WHERE status = 'resolved' AND reduced_for IS DISTINCT FROM greatest(resolved_at, last_written_at)
+        WHERE status = 'resolved' AND {mark} IS DISTINCT FROM greatest(resolved_at, last_written_at)
           AND greatest(resolved_at, last_written_at) <= clock_timestamp() - make_interval(secs => %(days)s * 86400)
           AND NOT EXISTS (SELECT 1 FROM desk.unsettled_tickets u WHERE u.ticket_id = t.id)
         ORDER BY greatest(resolved_at, last_written_at) LIMIT %(limit)s
-        """, days, limit)
-
-
-def tickets_to_forget(conn: Connection, days: float, limit: int) -> list[str]:
-    """Return tickets, longest quiet first, whose conversation may go."""
-    return _ids(conn,
-        """
-        SELECT id FROM biz.tickets t
-        WHERE status = 'resolved' AND forgotten_for IS DISTINCT FROM greatest(resolved_at, last_written_at)
-          AND greatest(resolved_at, last_written_at) <= clock_timestamp() - make_interval(secs => %(days)s * 86400)
-          AND NOT EXISTS (SELECT 1 FROM desk.unsettled_tickets u WHERE u.ticket_id = t.id)
-        ORDER BY greatest(resolved_at, last_written_at) LIMIT %(limit)s
-        """, days, limit)
+        """).format(mark=sql.Identifier(mark)), {"days": days, "limit": limit}).fetchall()
+    return [str(row["id"]) for row in found]
 
 
 def mark_reduced(conn: Connection, ticket_id: str, since: datetime) -> None:

@@ -118,7 +118,7 @@ def get_or_build_profile(conn: Connection, llm: ChatModel, customer_id: str) -> 
     """Return the stored profile, or build and store a new one if the rows it stands on have changed.
 
     One call of the model if its first answer passes the check. Turns do not wait for it: they read the stored
-    profile, or the template's (`agent/deps.py`), and `service/memory.py` rebuilds in the background.
+    profile, or the template's (`agent/deps.py`), and `service/profile.py` rebuilds in the background.
 
     Raises:
         NotFound: there is no such customer.

@@ -137,7 +137,7 @@ def harmless(deps: Deps, db: Database) -> Deps:
     return replace(
         deps, call_tool=_reading(db, call_tool), profile_for=_profile(db), check_lease=lambda _token: None,
         escalate=lambda _ticket_id, _reason, reply: reply,
-        finish_ticket=lambda _ticket_id, _category, _kb_id, reply, **_: reply,
+        finish_ticket=lambda _ticket_id, _category, _kb_id, reply, _noted: reply,
         decide_refund=_never)
 
 

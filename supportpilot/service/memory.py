@@ -17,14 +17,11 @@ from supportpilot.db.summaries import StoredSummary
 from supportpilot.errors import SupportPilotError
 from supportpilot.memory.checkpoint import thread_values
 from supportpilot.memory.compress import fold
-from supportpilot.memory.entries import Turns
+from supportpilot.memory.entries import Turns, language_of_text
 from supportpilot.memory.ports import ChatModel
 from supportpilot.memory.stored import newest_summary, source_hash
 from supportpilot.memory.view import fold_end, room_of
-from supportpilot.service.profile import rebuild_profile
 from supportpilot.types import Ports, TurnScope, turn_scope
-
-__all__ = ["ask_for_compression", "compress", "finished", "over_budget", "rebuild_profile"]
 
 log = logging.getLogger(__name__)
 
@@ -87,7 +84,8 @@ def finished(turns: Turns) -> Turns:
 
 
 def _task(db: Database, settings: Settings, ticket_id: str, turns: Turns, commitments: Sequence[str]) -> _Task | None:
-    room = room_of(settings, commitments=commitments)
+    said = "\n".join(turn["content"] for turn in turns if turn["role"] == "customer")
+    room = room_of(settings, commitments=commitments, lang=language_of_text(said))      # as the view counts
     if fold_end(turns, "", 0, room) == 0:
         return None
     with db.connection() as conn:

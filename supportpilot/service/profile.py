@@ -30,6 +30,7 @@ log = logging.getLogger(__name__)
 BATCH = 200
 SWEPT_AT_MOST = 500         # rebuilds that one sweep asks for; a new version of the rules makes every profile stale at once
 REASON_CHARS = 200
+BUSY = "another one is making it"
 
 
 @dataclass(frozen=True)
@@ -62,7 +63,7 @@ def rebuild_profile(db: Database, llm: ChatModel, ports: Ports, customer_id: str
     with db.transaction() as conn:
         token = profiles.claim(conn, customer_id)
     if token is None:
-        return "another one is making it"
+        return BUSY
     try:
         done = _made(db, llm, customer_id, token, force=force)
     except SupportPilotError:
@@ -167,7 +168,7 @@ def rebuild(db: Database, llm: ChatModel, ports: Ports, name: str) -> dict[str, 
     """
     with db.connection() as conn:
         customer_id = find(conn, name)
-    if rebuild_profile(db, llm, ports, customer_id, force=True) == "another one is making it":
+    if rebuild_profile(db, llm, ports, customer_id, force=True) == BUSY:
         raise Refused(f"the profile of {customer_id} is being made at this moment; see `supportpilot profile show {customer_id}`")
     return show(db, customer_id)
 

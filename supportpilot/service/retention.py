@@ -108,11 +108,11 @@ def retain(db: Database, settings: Settings, ports: Ports) -> dict[str, int]:
     counts = {"reduced": 0, "forgotten": 0, "replays": 0, "quarantine": 0, "calls": 0}
     more = False
     if forget:
-        counts["forgotten"], full = _each(db, lambda c: retention.tickets_to_forget(c, forget, TICKETS_PER_RUN),
+        counts["forgotten"], full = _each(db, lambda c: retention.tickets_due(c, "forgotten_for", forget, TICKETS_PER_RUN),
                                           lambda ticket_id: _forget(db, settings, ticket_id))
         more |= full
     if keep:
-        counts["reduced"], full = _each(db, lambda c: retention.tickets_to_reduce(c, keep, TICKETS_PER_RUN),
+        counts["reduced"], full = _each(db, lambda c: retention.tickets_due(c, "reduced_for", keep, TICKETS_PER_RUN),
                                         lambda ticket_id: _reduce(db, settings, ticket_id))
         more |= full
     for name, days, delete in (

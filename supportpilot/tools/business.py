@@ -24,6 +24,7 @@ from supportpilot.types import Commitment, Noted, OutboxKind, current_scope
 
 CURRENCY = "CNY"
 MAX_TEXT = 500
+NOTHING = Noted()
 CENT = Decimal("0.01")
 
 
@@ -161,7 +162,7 @@ def decide_refund(  # noqa: PLR0913 -- the seed's signature, and two keys that i
 
 
 def finish_ticket(
-    conn: Connection, ticket_id: str, category: str, kb_id: str | None, reply: str, *, noted: Noted | None = None,
+    conn: Connection, ticket_id: str, category: str, kb_id: str | None, reply: str, noted: Noted = NOTHING,
 ) -> str:
     """Put the reply and its promises into the outbox and note what it was about; return the text that stands.
 
@@ -175,14 +176,13 @@ def finish_ticket(
         _fence(conn)
         if not business.note_answer(conn, ticket_id, category, kb_id):
             raise NotFound(f"no ticket {ticket_id}")
-        if noted:
+        if noted.codes or noted.wish:
             business.note_details(conn, ticket_id, noted.codes, noted.wish)
-        commitments = noted.commitments if noted else ()
-        stands = _put(conn, ticket_id, "reply", reply, commitments)
+        stands = _put(conn, ticket_id, "reply", reply, noted.commitments)
         if stands != reply:
             business.note_answer(conn, ticket_id, category, next((c.id for c in citations_in(stands)), None))
-        elif commitments:
-            business.note_promise(conn, ticket_id, commitments[-1].text)
+        elif noted.commitments:
+            business.note_promise(conn, ticket_id, noted.commitments[-1].text)
         return stands
 
 

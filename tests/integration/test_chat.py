@@ -49,6 +49,8 @@ def leave(child: pexpect.spawn) -> tuple[int | None, str]:
         child.sendintr()
         if child.expect([pexpect.EOF, pexpect.TIMEOUT], timeout=10) == 0:
             break
+    else:
+        pytest.fail("Ctrl-C does not end the chat")
     child.close()
     return child.exitstatus, child.before
 

@@ -290,7 +290,7 @@ def test_erased_in_the_middle_of_everything_nothing_comes_back(number, postgres_
         with (under_way(pool, running.llm, running.work, said) as turned,
               under_way(pool, replaying.llm, history.replay, db, replaying.deps, planted["answered"], snapshot) as replayed,
               under_way(pool, folding.llm, memory.compress, db, folding.llm, folding.settings, long) as folded,
-              under_way(pool, wording.llm, memory.rebuild_profile, db, wording.llm, wording.ports, CUSTOMER) as worded,
+              under_way(pool, wording.llm, profile.rebuild_profile, db, wording.llm, wording.ports, CUSTOMER) as worded,
               under_way(pool, sender, deliver, office, reply, sender) as sent):
             with opened_meanwhile(db):
                 erased = pool.submit(customer.erase, db, CUSTOMER, "小王")

@@ -36,7 +36,7 @@ from supportpilot.db.pool import Connection, Database, connect
 from supportpilot.desk import mailbox, turns
 from supportpilot.errors import Erased, Gone, LeaseLost, NotFound, SupportPilotError
 from supportpilot.memory.fenced import FencedSaver
-from supportpilot.service import customer, delivery, history, memory, ticket, upkeep
+from supportpilot.service import customer, delivery, history, memory, profile, ticket, upkeep
 
 pytestmark = pytest.mark.integration
 
@@ -96,7 +96,7 @@ def folds(office: Office, planted: dict[str, str]) -> Any:
 
 
 def rewords(office: Office, planted: dict[str, str]) -> Any:
-    return memory.rebuild_profile(office.db, office.llm, office.ports, CUSTOMER)
+    return profile.rebuild_profile(office.db, office.llm, office.ports, CUSTOMER)
 
 
 def replies(office: Office, planted: dict[str, str]) -> Any:

@@ -30,7 +30,7 @@ from supportpilot.memory.rule_summary import readable, source_of
 from supportpilot.memory.verify import check
 from supportpilot.prompts import loader
 from supportpilot.prompts.fencing import fence, visible
-from supportpilot.service import memory, ticket
+from supportpilot.service import memory, profile, ticket
 
 pytestmark = pytest.mark.integration
 
@@ -103,13 +103,13 @@ class Desk:
 
     def background(self, ticket_id: str) -> None:
         memory.compress(self.office.db, self.office.deps.small_llm, self.office.settings, ticket_id)
-        memory.rebuild_profile(self.office.db, self.office.deps.small_llm, self.office.ports, OWN_ID)
+        profile.rebuild_profile(self.office.db, self.office.deps.small_llm, self.office.ports, OWN_ID)
 
 
 @pytest.fixture(scope="module")
 def shared_db(postgres_server: PostgresServer, seeded_template: str) -> Iterator[Database]:
     with postgres_server.clone(seeded_template) as url, Database(url) as db:
-        memory.rebuild_profile(db, FakeLLM({}, texts={"profile": "专业版月付客户。"}), Office(db).ports, OWN_ID)
+        profile.rebuild_profile(db, FakeLLM({}, texts={"profile": "专业版月付客户。"}), Office(db).ports, OWN_ID)
         yield db
 
 

@@ -20,7 +20,7 @@ from supportpilot.llm.client import LLMClient
 from supportpilot.memory.checkpoint import truncate_checkpoints
 from supportpilot.memory.compress import estimate_tokens, render_turns
 from supportpilot.memory.verify import SUMMARY_CHARS, problems
-from supportpilot.service import costs, intake, memory, ticket, upkeep
+from supportpilot.service import costs, intake, memory, profile, ticket, upkeep
 from supportpilot.types import InboundMessage
 from worker.publish import Publisher, send_now
 
@@ -368,7 +368,7 @@ def shop(seeded_db):
 
 
 def rebuild(shop, customer_id="C0010"):
-    return memory.rebuild_profile(shop.db, shop.llm, shop.ports, customer_id)
+    return profile.rebuild_profile(shop.db, shop.llm, shop.ports, customer_id)
 
 
 def profile_row(shop, customer_id="C0010"):
@@ -420,7 +420,7 @@ def test_facts_that_change_while_the_model_writes_are_not_overwritten_with_old_n
 def test_an_invented_profile_is_replaced_by_the_template(shop, offline_llm):
     offline_llm.control(error="adversarial_summary", task="profile", times=None)
     llm = LLMClient(offline_llm.settings())
-    assert memory.rebuild_profile(shop.db, llm, shop.ports, "C0010") == "rebuilt"
+    assert profile.rebuild_profile(shop.db, llm, shop.ports, "C0010") == "rebuilt"
     assert profile_row(shop) == TEMPLATE
     llm.close()
 
@@ -429,7 +429,7 @@ def test_the_offline_model_s_profiles_pass_the_check(seeded_db, offline_llm):
     office = real_office(seeded_db, offline_llm)
     customers = [row["id"] for row in office.rows("SELECT id FROM biz.customers ORDER BY id")]
     for customer_id in customers:
-        memory.rebuild_profile(office.db, office.llm, office.ports, customer_id)
+        profile.rebuild_profile(office.db, office.llm, office.ports, customer_id)
     assert len(offline_llm.requests("profile")) == len(customers)     # none needed a second try
     assert office.one("SELECT count(*) AS n FROM desk.llm_calls WHERE node = 'memory.rebuild_profile' "
                       "AND ticket_id IS NULL")["n"] == len(customers)

@@ -15,7 +15,7 @@ from supportpilot.config import get_settings
 from supportpilot.db import business, profiles
 from supportpilot.errors import Transient
 from supportpilot.memory import profile as memory_profile
-from supportpilot.service import memory, profile
+from supportpilot.service import profile
 from supportpilot.service.profile import Correction
 from supportpilot.tools import business as tools
 from supportpilot.types import TurnScope, turn_scope
@@ -46,7 +46,7 @@ def shop(seeded_db):
 
 
 def rebuild(shop, customer_id=WU):
-    return memory.rebuild_profile(shop.db, shop.llm, shop.ports, customer_id)
+    return profile.rebuild_profile(shop.db, shop.llm, shop.ports, customer_id)
 
 
 def swept(shop):

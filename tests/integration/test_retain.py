@@ -163,7 +163,7 @@ def test_a_message_that_comes_while_the_conversation_is_being_deleted_finds_the_
     ticket_id = resolved(office)
     days_pass(office, 1000)
     with office.db.connection() as conn:
-        assert retention.tickets_to_forget(conn, 730, 10) == [ticket_id]
+        assert retention.tickets_due(conn, "forgotten_for", 730, 10) == [ticket_id]
     office.write("又出现了,怎么办?", ticket_id=ticket_id, contact="c@example.com")
     assert not service._forget(office.db, office.settings, ticket_id)
     assert rows(office, ticket_id)[0] > 1

@@ -61,7 +61,10 @@ def _broken_rules(state: CheckIn, deps: Deps) -> list[str]:
 
 
 def _unbacked_money(state: CheckIn, deps: Deps) -> list[str]:
-    """Return what the draft promises or says was granted although nobody has decided it: only `approval` grants money."""
+    """Return what the draft promises or says was granted although nobody has decided it: only `approval` grants money.
+
+    A sentence that names a bill is backed by that bill's refund only.
+    """
     sources = [str(hit["text"]) for hit in state.get("hits") or []]
     promised, granted = promised_money(state["draft"], sources), granted_money(state["draft"], sources)
     if granted:
@@ -71,7 +74,7 @@ def _unbacked_money(state: CheckIn, deps: Deps) -> list[str]:
 
 
 def _refunded(state: CheckIn, deps: Deps) -> set[str]:
-    """Return the numbers of the customer's invoices that money went back for; a sentence that names one has to name one of these."""
+    """Return the numbers of the customer's invoices that money went back for."""
     text, is_error = deps.call_tool("list_invoices", {}, ticket_id=state["ticket"]["id"])
     rows = [] if is_error else json.loads(text)
     return {str(row.get("number")) for row in rows if row.get("status") == "refunded" or Decimal(str(row.get("refunded") or 0)) > 0}

@@ -49,8 +49,7 @@ def finalize(state: FinalizeIn, deps: Deps) -> FinalizeOut:
     sources = cited(text, hits)
     written = render_links(text, hits, deps.settings.public_url)
     noted = _noted(state, _promises(state, deps, written))
-    reply = deps.finish_ticket(state["ticket"]["id"], _category(state), sources[0] if sources else None, written,
-                               **({"noted": noted} if noted else {}))
+    reply = deps.finish_ticket(state["ticket"]["id"], _category(state), sources[0] if sources else None, written, noted)
     entry: Turn = {"id": f"turn:{state['turn_id']}:reply", "role": "agent", "content": reply,
                    "at": deps.clock().isoformat()}
     return {"reply": reply, "outcome": "resolved", "turns": [entry]}

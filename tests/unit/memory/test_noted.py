@@ -87,11 +87,11 @@ BANKS = call("list_bank_connections", '[{"bank": "招商银行", "last_error": "
     ("提示 E3002", [BANKS], {}, ("E3002",)), ("流水停了", [BANKS], {}, ("E3001",)), ("怎么开发票", [BANKS], {"category": "invoice"}, ()),
     ("流水停了", [call("search_past_tickets", '[{"error_code": "E3001"}]')], {}, ())])
 def test_a_code_comes_from_the_customer_s_words_else_from_the_bank_tool_on_a_technical_matter(body, log, triage, codes):
-    assert noted(body, log, **triage)[0] == (Noted(codes) if codes else None)
+    assert noted(body, log, **triage)[0] == Noted(codes)
 
 
 def test_a_wish_is_looked_for_in_the_messages_of_this_turn_only():
-    assert noted("还是不行", wish=REMINDER)[0] is None
+    assert noted("还是不行", wish=REMINDER)[0] == Noted()
     assert noted("那到期前提醒我", wish=REMINDER)[0] == Noted((), REMINDER)
 
 
