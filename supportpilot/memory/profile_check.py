@@ -17,6 +17,7 @@ from typing import Any
 from supportpilot.memory import verify
 from supportpilot.memory.numerals import numeral
 from supportpilot.memory.verify import Figures, Source, supported
+from supportpilot.prompts.fencing import visible
 
 Facts = Mapping[str, Any]
 
@@ -53,7 +54,7 @@ def problems(text: str, facts: Facts, plans: Sequence[str] = (), limit: int = ve
     found = [problem.text for problem in verify.check(text, source, limit)]
     flat = unicodedata.normalize("NFKC", text).lower()
     return list(dict.fromkeys([
-        *found, *_vip(flat, facts), *_plans(flat, facts, plans), *_cycles(flat, facts), *_states(flat, facts),
+        *found, *_disguises(text, facts), *_vip(flat, facts), *_plans(flat, facts, plans), *_cycles(flat, facts), *_states(flat, facts),
         *_counts(flat, facts), *_banks(flat, facts),
         *(f"a judgement or a guess: {m.group()}" for m in _JUDGEMENT.finditer(_without_quotes(flat, facts)))]))
 
@@ -105,6 +106,16 @@ def _totals(facts: Facts) -> set[int]:
     """Return every number of times that the facts support."""
     coded, other = [p["times"] for p in facts["problems"]], [t["times"] for t in facts["topics"]]
     return {*coded, *other, sum(coded), sum(other), sum(coded) + sum(other)}
+
+
+def _disguises(text: str, facts: Facts) -> Iterator[str]:
+    """Signs that nobody sees, and letters that only look like ours, would carry a word past all checks by words."""
+    if visible(text) != text or any(unicodedata.category(ch) == "Cf" for ch in text):     # joiners of emoji too
+        yield "signs that cannot be seen"
+    known = set("".join(_strings(facts)))
+    foreign = {ch for ch in text if ch.isalpha() and ch not in known and not unicodedata.name(ch, "").startswith(("CJK", "LATIN", "FULLWIDTH LATIN"))}
+    if foreign:
+        yield f"letters of another script: {' '.join(sorted(foreign))}"
 
 
 def _vip(flat: str, facts: Facts) -> Iterator[str]:

@@ -124,6 +124,14 @@ def test_a_model_may_not_say_what_the_facts_do_not_hold(text, problem):
     assert problem in refused(fitted(text, WU_GANG), WU_GANG, ["专业版", "企业版", "Enterprise"])
 
 
+@pytest.mark.parametrize("vip", ["VIP", "vip", "\uff36\uff29\uff30", "V\u200bIP", "V\u2060I\u2060P", "V\u0406P", "\u2163IP", "V\U000e0049IP", "贵\u200d宾"])
+def test_no_spelling_makes_a_customer_a_vip_who_is_none(vip):
+    plain = facts([], vip=False)
+    assert problems("专业版客户。", plain) == []
+    assert problems(f"专业版 {vip} 客户。", plain)
+
+
+
 def test_a_customer_who_is_none_is_not_called_a_vip_in_any_word():
     plain = facts(vip=False)
     assert problems("非 VIP 专业版客户", plain) == []
