@@ -39,7 +39,7 @@ def parse(raw: bytes, delivery: str, settings: Settings) -> Event:
         Unusable: it is a message, but cannot be read.
     """
     event = reading.object_of(raw)
-    name = event.get("event")
+    name = str(event.get("event"))
     account = reading.inner(event, "account").get("id")
     if settings.chatwoot_account_id is not None and account is not None and account != settings.chatwoot_account_id:
         return Ignored("another account")

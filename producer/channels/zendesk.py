@@ -101,7 +101,7 @@ def comment_id(fields: dict[str, Any], ticket: str, body: str) -> str:
     if fields.get("comment_id"):
         return reading.identifier("comment_id", fields["comment_id"])
     parts = (ticket, *(str(fields.get(name) or "") for name in ("author", "author_id", "at")), body)
-    return f"{ticket}-{hashlib.sha256(chr(10).join(parts).encode()).hexdigest()[:32]}"
+    return f"{ticket}-{hashlib.sha256(chr(10).join(parts).encode(errors='backslashreplace')).hexdigest()[:32]}"
 
 
 def sender_of(raw: bytes) -> str:

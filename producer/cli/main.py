@@ -15,7 +15,22 @@ from collections.abc import Sequence
 import typer
 from typer.main import get_command
 
-from producer.cli import approvals, chat, checkpoints, costs, data, demo, doctor, history, kb, letters, send, ticket, up
+from producer.cli import (
+    approvals,
+    channels,
+    chat,
+    checkpoints,
+    costs,
+    data,
+    demo,
+    doctor,
+    history,
+    kb,
+    letters,
+    send,
+    ticket,
+    up,
+)
 from producer.cli.screen import complain
 from supportpilot.errors import Misconfigured, Refused, SupportPilotError, Unusable
 
@@ -42,6 +57,7 @@ app.add_typer(checkpoints.app, name="checkpoints")
 app.add_typer(letters.inbox_app, name="inbox")
 app.add_typer(letters.outbox_app, name="outbox")
 app.add_typer(letters.quarantine_app, name="quarantine")
+app.command("channels")(channels.channels)
 app.command("costs")(costs.costs)
 app.command("doctor")(doctor.doctor)
 

@@ -34,10 +34,7 @@ def read_message(message: dict[str, Any], conversation: dict[str, Any], account:
     Raises:
         Unusable: it is one to be kept, but cannot be read.
     """
-    try:
-        kind = TYPES.get(message.get("message_type", ""), "")
-    except TypeError:
-        kind = ""
+    kind = _kind(message)
     if kind not in {"incoming", "outgoing"}:
         return Ignored(f"message_type {kind}" if kind else "unknown message_type")
     if message.get("private"):
@@ -56,6 +53,11 @@ def read_message(message: dict[str, Any], conversation: dict[str, Any], account:
     if _is_ours(message, sender, settings):
         return Ignored(OWN)
     return _from_colleague(message, conversation, reading.number("account.id", account), settings)
+
+
+def _kind(message: dict[str, Any]) -> str:
+    value = message.get("message_type")
+    return TYPES.get(value, "") if isinstance(value, int | str) else ""
 
 
 def _machine(message: dict[str, Any]) -> str:
@@ -179,7 +181,7 @@ async def _look(api: Api, settings: Settings, row: OutboxRow) -> Iterable[Sent]:
                  marker=str(reading.inner(m, "content_attributes").get(MARKER) or ""),
                  ours=_is_us(reading.inner(m, "sender"), settings) if settings.chatwoot_user_id else True)
             for m in reading.items(reading.inner(answer).get("payload"))
-            if TYPES.get(m.get("message_type", "")) == "outgoing" and not m.get("private")]
+            if _kind(m) == "outgoing" and not m.get("private")]
 
 
 async def _post(api: Api, _settings: Settings, row: OutboxRow) -> str:

@@ -83,7 +83,8 @@ async def _conversations(api: Api, account: int | None, since: datetime) -> list
 async def _messages(api: Api, account: int | None, conversation: dict[str, Any], since: datetime) -> list[dict[str, Any]]:
     """Return a conversation's messages since, oldest first; one that is deleted meanwhile has none."""
     found: dict[int, dict[str, Any]] = {}
-    path = f"/api/v1/accounts/{account}/conversations/{reading.number("id", conversation.get("id"))}/messages"
+    number = reading.number("id", conversation.get("id"))
+    path = f"/api/v1/accounts/{account}/conversations/{number}/messages"
     params: dict[str, str] = {}
     for _ in range(PAGES_OF_MESSAGES):
         try:
