@@ -15,7 +15,7 @@ from typing import Any
 
 import httpx
 
-from supportpilot.channels.wording import essence_of_reply, same_words
+from supportpilot.channels.wording import essences_of_reply, same_words
 from supportpilot.config import Settings
 from supportpilot.db.outbox import OutboxRow
 from supportpilot.desk.outbox import SendResult
@@ -152,7 +152,7 @@ def arrived(row: OutboxRow, there: Iterable[Sent]) -> str | None:
 
     What another reply of this ticket is known to stand under is not taken for this one, however alike they are.
     """
-    ours, likely = essence_of_reply(row.body), None
+    ours, likely = essences_of_reply(row.body), None
     for sent in there:
         if sent.marker == row.idempotency_key:
             return sent.id

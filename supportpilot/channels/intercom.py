@@ -7,7 +7,7 @@ from typing import Any
 
 from supportpilot.channels import api, reading
 from supportpilot.channels.api import Api, Desk, Sent, target
-from supportpilot.channels.wording import essence_of_reply, same_words, to_html
+from supportpilot.channels.wording import essences_of_reply, same_words, to_html
 from supportpilot.config import Settings
 from supportpilot.db.outbox import OutboxRow
 from supportpilot.desk.outbox import SendResult
@@ -38,7 +38,7 @@ async def _post(api: Api, settings: Settings, row: OutboxRow) -> str:
         raise Misconfigured("set INTERCOM_USER_ID: a reply needs an admin who says it")
     answer = await api.call("POST", f"/conversations/{number}/reply", body={
         "message_type": "comment", "type": "admin", "admin_id": settings.intercom_user_id, "body": to_html(row.body)})
-    ours = essence_of_reply(row.body)
+    ours = essences_of_reply(row.body)
     said = [part.id for part in _parts(answer, account, settings) if part.ours and same_words(ours, part.markup)]
     return said[-1] if said else ""
 

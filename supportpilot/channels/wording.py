@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from html.parser import HTMLParser
 
 import nh3
@@ -11,7 +12,6 @@ from typing_extensions import override
 
 BREAKS = frozenset({"address", "blockquote", "br", "div", "h1", "h2", "h3", "h4", "h5", "h6", "hr", "li", "ol", "p", "pre",
                     "table", "tr", "ul"})
-UNSHOWN = frozenset({"head", "script", "style", "template", "title"})
 SHORTEST_ECHO = 12      # characters: a shorter text says the same by chance ("好的，谢谢")
 
 _MARKDOWN = MarkdownIt("commonmark", {"html": False, "breaks": True})
@@ -27,52 +27,56 @@ class _Reader(HTMLParser):
     def __init__(self) -> None:
         super().__init__(convert_charrefs=True)
         self.parts: list[str] = []
-        self._hidden = 0
 
     @override
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        if tag in BREAKS:
-            self.parts.append("\n")
-        self._hidden += tag in UNSHOWN
+        self.parts.append("\n")
 
     @override
     def handle_endtag(self, tag: str) -> None:
-        if tag in BREAKS:
-            self.parts.append("\n")
-        self._hidden = max(0, self._hidden - (tag in UNSHOWN))
+        self.parts.append("\n")
 
     @override
     def handle_data(self, data: str) -> None:
-        if not self._hidden:
-            self.parts.append(" ".join(data.split()) if data.strip() else " ")
-            if data[-1:].isspace():
-                self.parts.append(" ")
+        self.parts.append(re.sub(r"\s+", " ", data))
 
 
 def to_text(html: str) -> str:
-    """Return the text that HTML shows, a line per block."""
+    """Return the text that HTML shows, a line per block.
+
+    Cleaned first: Python's parser takes minutes over what somebody can write to slow it down, and the cleaner drops
+    scripts and styles with their contents.
+    """
     reader = _Reader()
-    reader.feed(html)
+    reader.feed(nh3.clean(html, tags=set(BREAKS), attributes={}))
     reader.close()
     lines = (" ".join(part.split()) for part in "".join(reader.parts).split("\n"))
-    return re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).strip()
+    return re.sub(r"\n{2,}", "\n", "\n".join(lines)).strip()
 
 
-def essence(html: str) -> str:
-    """Return the letters and digits of what HTML shows, without addresses: helpdesks rewrite all the rest."""
-    return "".join(c for c in _LINK.sub("", to_text(html)).casefold() if c.isalnum())
+def essences(markup: str) -> frozenset[str]:
+    """Return the letters and digits of a text, read as HTML and as it stands: helpdesks rewrite all the rest.
+
+    Addresses are left out; the customer's text is never rendered as Markdown, which hostile input can make slow.
+    """
+    return frozenset({_essence(to_text(markup)), _essence(markup)} - {""})
 
 
-def essence_of_reply(markdown: str) -> str:
-    """Return the same of a reply of ours."""
-    return essence(to_html(markdown))
+def essences_of_reply(markdown: str) -> frozenset[str]:
+    """Return the same of a reply of ours, rendered and as it was written."""
+    return frozenset({_essence(to_text(to_html(markdown))), _essence(markdown)} - {""})
 
 
-def same_words(essence_of_ours: str, markup: str) -> bool:
-    """Say whether a text that came back (HTML, Markdown or plain) is the reply of that essence."""
-    return len(essence_of_ours) >= 1 and essence_of_ours in {essence(markup), essence_of_reply(markup)}
+def _essence(text: str) -> str:
+    return "".join(c for c in _LINK.sub("", text).casefold() if c.isalnum())
 
 
-def is_echo(essence_of_ours: str, plain: str) -> bool:
-    """Say whether a text that came in is a reply of ours sent back: the same words, and enough of them."""
-    return len(essence_of_ours) >= SHORTEST_ECHO and same_words(essence_of_ours, plain)
+def same_words(ours: frozenset[str], markup: str) -> bool:
+    """Say whether a text that came back (HTML, Markdown or plain) is the reply of those essences."""
+    return bool(ours & essences(markup))
+
+
+def is_echo(replies: Iterable[str], text: str) -> bool:
+    """Say whether a text that came in is one of our replies sent back: the same words, and enough of them."""
+    given = {essence for essence in essences(text) if len(essence) >= SHORTEST_ECHO}
+    return bool(given) and any(given & essences_of_reply(reply) for reply in replies)

@@ -102,7 +102,7 @@ def ticket_of_key(conn: Connection, key: str) -> str | None:
     return None if row is None else str(row["ticket_id"])
 
 
-def sent_in_conversation(conn: Connection, channel: str, conversation_id: str, limit: int = 50) -> list[Row]:
+def sent_in_conversation(conn: Connection, channel: str, conversation_id: str, limit: int = 20) -> list[Row]:
     """Return what was or is being sent in a channel's conversation, newest first: provider_id, body."""
     return conn.execute(
         """

@@ -6,7 +6,7 @@ import logging
 from dataclasses import dataclass, replace
 
 from supportpilot.channels.port import OWN, Event, Heard, Ignored, Moved
-from supportpilot.channels.wording import essence_of_reply, is_echo
+from supportpilot.channels.wording import is_echo
 from supportpilot.config import Settings
 from supportpilot.db import audit, channels, inbox, outbox, tickets
 from supportpilot.db.pool import Connection, Database, Row
@@ -67,8 +67,8 @@ def _is_ours(conn: Connection, message: InboundMessage) -> bool:
     if not message.conversation_id:
         return False
     said = outbox.sent_in_conversation(conn, message.channel, message.conversation_id)
-    return any(row["provider_id"] == message.external_id or is_echo(essence_of_reply(row["body"]), message.body)
-               for row in said)
+    return any(row["provider_id"] == message.external_id for row in said) or is_echo(
+        (row["body"] for row in said), message.body)
 
 
 def _keep_human_words(db: Database, message: InboundMessage) -> Received | Ignored:
@@ -103,6 +103,8 @@ def _move(db: Database, ports: Ports, moved: Moved) -> Done | Ignored:
         if ticket is None:
             return Ignored(NO_TICKET)
         if moved.kind == "taken over":
+            if ticket.status == "resolved":
+                return Ignored("assigned after it was resolved")
             if ticket.status == "escalated" and ticket.taken_over_seq:
                 return Ignored("a human has it already")
             assign(conn, ticket, moved.by)
