@@ -13,10 +13,15 @@ from fixtures.helpdesks import CHANNELS, COLLEAGUE_ID, CUSTOMER, NOW, OWN_ID, PA
 from fixtures.office import Office
 from starlette.testclient import TestClient
 
+from producer.cli.letters import _parser
+from producer.cli.main import run
 from producer.web.app import create_app
+from supportpilot.config import get_settings, load_settings
 from supportpilot.db.pool import Database
-from supportpilot.service import channels
+from supportpilot.errors import Refused
+from supportpilot.service import channels, letters
 from supportpilot.service import ticket as tickets
+from worker.schedule import entries
 
 pytestmark = pytest.mark.integration
 
@@ -407,3 +412,35 @@ def test_a_database_that_is_away_is_503_and_the_retry_is_stored(desk: Desk, db: 
         got = client.post(f"/webhooks/{desk.channel}", content=body, headers=helpdesks.sign(desk.channel, body))
         assert (got.status_code, "retry-after" in got.headers) == (503, True)
     assert desk.says("customer", "你好", 901).status_code == 202
+
+
+def test_a_held_helpdesk_message_can_be_tried_again_after_a_fix(chatwoot: Desk) -> None:
+    chatwoot.office.settings.max_message_chars = 3
+    held = chatwoot.says("customer", "同步失败", 901).json()["quarantined"]
+    chatwoot.office.settings.max_message_chars = 300
+    letters.retry_quarantine(chatwoot.office.db, chatwoot.office.settings, chatwoot.office.ports, held, _parser(chatwoot.office.settings))
+    assert chatwoot.inbox() == [("customer", "同步失败")]
+    note = chatwoot.post({**helpdesks.chatwoot("colleague", "", 902), "content": None}).json()["quarantined"]
+    with pytest.raises(Refused):
+        letters.retry_quarantine(chatwoot.office.db, chatwoot.office.settings, chatwoot.office.ports, note, _parser(chatwoot.office.settings))
+
+
+def test_the_command_shows_what_the_doors_did(chatwoot: Desk, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    chatwoot.says("customer", "同步失败", 901)
+    chatwoot.says("colleague", "内部", 902, note=True)
+    chatwoot.client.post("/webhooks/chatwoot", content=b"{}")
+    monkeypatch.setenv("DATABASE_URL", chatwoot.office.db.url)
+    get_settings.cache_clear()
+    assert run(["channels", "--json"]) == 0
+    shown = {(r["channel"], r["outcome"], r["reason"]): r["n"] for r in json.loads(capsys.readouterr().out)["counts"]}
+    assert shown == {("chatwoot", "stored", "customer"): 1, ("chatwoot", "ignored", "private note"): 1,
+                     ("chatwoot", "refused", "signature"): 1}
+    assert run(["channels"]) == 0
+    assert "private note" in capsys.readouterr().out
+    get_settings.cache_clear()
+
+
+def test_the_poll_is_beats_only_where_an_account_is_named() -> None:
+    assert "channel.reconcile" not in entries(load_settings())
+    entry = entries(load_settings(chatwoot_account_id=3, chatwoot_reconcile_seconds=60))["channel.reconcile"]
+    assert (entry["schedule"], entry["args"]) == (60, ["chatwoot"])

@@ -97,8 +97,8 @@ def test_zammad_answers_a_mail_by_mail(db: Database, helpdesk: Helpdesk) -> None
     assert (article["type"], article["to"], article["in_reply_to"]) == ("email", f"李娜 <{CUSTOMER}>", "<c1@example.com>")
 
 
-@pytest.mark.parametrize("channel", CHANNELS)
-@pytest.mark.parametrize("fault", ["lost", "drip", "cut", "hang", 500, 503])
+@pytest.mark.parametrize(("channel", "fault"), [
+    *itertools.product(CHANNELS, ("lost", "cut", 500)), ("chatwoot", "drip"), ("chatwoot", "hang"), ("chatwoot", 503)])
 def test_a_reply_whose_fate_is_unknown_is_looked_for_before_it_is_sent_again(
         channel: str, fault: str | int, db: Database, helpdesk: Helpdesk) -> None:
     office = office_of(channel, db, helpdesk)
@@ -149,10 +149,10 @@ def test_a_marker_that_is_not_kept_is_replaced_by_the_words(db: Database, helpde
         assert (send(office)[0][0], len(helpdesk.kept)) == ("accepted", 1)
 
 
-@pytest.mark.parametrize("channel", CHANNELS)
 @pytest.mark.parametrize(("status", "after"), [(429, "queued"), (409, "queued"), (401, "queued"), (302, "queued"),
                                                (404, "failed"), (422, "failed"), (400, "failed")])
-def test_what_an_error_status_means(channel: str, status: int, after: str, db: Database, helpdesk: Helpdesk) -> None:
+def test_what_an_error_status_means(status: int, after: str, db: Database, helpdesk: Helpdesk) -> None:
+    channel = "zendesk"
     office = office_of(channel, db, helpdesk)
     queue(office, channel)
     helpdesk.faults, helpdesk.location = [status], "http://127.0.0.1:9/elsewhere"
