@@ -79,4 +79,10 @@ def same_words(ours: frozenset[str], markup: str) -> bool:
 def is_echo(replies: Iterable[str], text: str) -> bool:
     """Say whether a text that came in is one of our replies sent back: the same words, and enough of them."""
     given = {essence for essence in essences(text) if len(essence) >= SHORTEST_ECHO}
-    return bool(given) and any(given & essences_of_reply(reply) for reply in replies)
+    lengths = [len(essence) for essence in given]
+    return any(given & essences_of_reply(reply) for reply in replies if _may_be(lengths, len(_essence(reply))))
+
+
+def _may_be(lengths: Iterable[int], written: int) -> bool:
+    """Say whether a text of such a length can be this reply: rendering loses some of it and adds nothing."""
+    return any(written / 2 <= length <= written for length in lengths)

@@ -16,7 +16,7 @@ from starlette.testclient import TestClient
 from producer.cli.letters import _parser
 from producer.cli.main import run
 from producer.web.app import create_app
-from supportpilot.config import get_settings, load_settings
+from supportpilot.config import Settings, get_settings, load_settings
 from supportpilot.db.pool import Database
 from supportpilot.errors import Refused
 from supportpilot.service import channels, letters
@@ -63,7 +63,8 @@ def open_desk(channel: str, db: Database, monkeypatch: pytest.MonkeyPatch, **set
     monkeypatch.setenv(f"WEBHOOK_SECRET_{channel.upper()}", f"{SECRET} second-secret")
     own = {f"{channel}_user_id": str(OWN_ID)} if channel != "freshdesk" else {}
     given = {f"{channel}_url": URLS[channel]} if channel in URLS else {}
-    office = Office(db, **{**own, **given, **settings})
+    limits = {"ticket_rate_limits": Settings.model_fields["ticket_rate_limits"].default}
+    office = Office(db, **{**own, **given, **limits, **settings})
     return Desk(channel, office, TestClient(create_app(office.settings, db, office.ports, clock=lambda: NOW)))
 
 
