@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
 from decimal import Decimal
 from functools import lru_cache
 from pathlib import Path
@@ -26,7 +27,8 @@ DEFAULT_PRICES: dict[str, tuple[str, str, str]] = {
 }
 
 # Settings that may come from a file named by <NAME>_FILE (container secrets); so may WEBHOOK_SECRET_<CHANNEL>.
-SECRETS = ("database_url", "redis_url", "broker_url", "openai_api_key", "webhook_secret", "reply_callback_secret", "flower_basic_auth")
+SECRETS = ("database_url", "redis_url", "broker_url", "openai_api_key", "webhook_secret", "reply_callback_secret", "flower_basic_auth",
+           "chatwoot_token", "zendesk_token", "freshdesk_token", "intercom_token", "zammad_token")
 CHANNEL_SECRETS = "WEBHOOK_SECRET_"
 FILE = "_FILE"
 
@@ -37,6 +39,7 @@ Period = Annotated[float, Field(ge=0.1, le=1e6, allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=1, le=10**9)]
 Price = Annotated[Decimal, Field(ge=0)]
 WEB = ("http", "https")
+_LIMIT = re.compile(r"[1-9][0-9]{0,5}/[1-9][0-9]{0,5}")
 SCHEMES = {"database_url": ("postgresql", "postgres"), "redis_url": ("redis", "rediss", "sentinel", "redis+socket"),
            "broker_url": ()}        # whatever Celery has a transport for
 
@@ -137,6 +140,25 @@ class Settings(BaseSettings):
     reply_callback_url: str | None = Field(None, description="where replies of the generic channel are posted; unset: kept and counted as accepted")
     reply_callback_secret: str | None = Field(None, description="secret that signs the callbacks (whsec_...)")
     reply_timeout_seconds: Positive = Field(10.0, description="seconds one delivery of a reply may take")
+    chatwoot_url: str | None = Field(None, description="address of Chatwoot; with CHATWOOT_TOKEN: replies go out by its API")
+    chatwoot_token: str | None = Field(None, description="access token of the Chatwoot user that we answer as")
+    chatwoot_user_id: str | None = Field(None, description="id of that user: what it writes is our own")
+    chatwoot_account_id: Annotated[int, Field(ge=1)] | None = Field(None, description="Chatwoot account that is asked for messages whose hook was lost; unset: it is not asked")
+    chatwoot_reconcile_seconds: Period = Field(300.0, description="seconds between two such questions")
+    zendesk_url: str | None = Field(None, description="address of Zendesk, https://<subdomain>.zendesk.com")
+    zendesk_token: str | None = Field(None, description="<e-mail>/token:<API token>, or an OAuth access token")
+    zendesk_user_id: str | None = Field(None, description="id of the Zendesk user that we answer as")
+    freshdesk_url: str | None = Field(None, description="address of Freshdesk, https://<domain>.freshdesk.com")
+    freshdesk_token: str | None = Field(None, description="API key of the Freshdesk agent that we answer as")
+    freshdesk_user_id: str | None = Field(None, description="id of that agent")
+    intercom_url: str = Field("https://api.intercom.io", description="address of Intercom's API in your region")
+    intercom_token: str | None = Field(None, description="access token of the Intercom app")
+    intercom_user_id: str | None = Field(None, description="id of the Intercom admin that we answer as")
+    zammad_url: str | None = Field(None, description="address of Zammad")
+    zammad_token: str | None = Field(None, description="access token of the Zammad agent that we answer as")
+    zammad_user_id: str | None = Field(None, description="id of that agent")
+    trusted_addresses: str = Field("zendesk freshdesk intercom zammad", description="channels, separated by spaces, whose word for the sender's address is believed without proof (a Chatwoot visitor can type any); elsewhere an unproven address opens a ticket without the customer's data")
+    ticket_rate_limits: str = Field("10/10 15/30 25/60 50/180 100/600", description="answers/minutes per ticket and per recipient, separated by spaces; past one of them the ticket goes to a human; empty or off: no limit")
     public_url: str = Field("http://127.0.0.1:8000", description="where customers reach this server; start of citation links")
     max_body_bytes: Count = Field(262_144, description="largest webhook request in bytes")
     max_message_chars: Count = Field(20_000, description="longest customer message in characters; longer ones go to quarantine")
@@ -170,7 +192,8 @@ class Settings(BaseSettings):
             raise ValueError('must be a JSON object {"model": [input, cached, output]}')  # noqa: TRY004 -- pydantic turns only this one into its own
         return {**DEFAULT_PRICES, **given}
 
-    @field_validator("database_url", "redis_url", "broker_url", "openai_base_url", "reply_callback_url", "public_url")
+    @field_validator("database_url", "redis_url", "broker_url", "openai_base_url", "reply_callback_url", "public_url",
+                     "chatwoot_url", "zendesk_url", "freshdesk_url", "intercom_url", "zammad_url")
     @classmethod
     def _address(cls, value: str | None, info: ValidationInfo) -> str | None:
         if value is None:
@@ -182,7 +205,22 @@ class Settings(BaseSettings):
             raise ValueError(f"must be an address such as {(schemes or ('amqp',))[0]}://host:port/...")
         return value
 
-    @field_validator("openai_api_key")
+    @field_validator("chatwoot_url", "zendesk_url", "freshdesk_url", "intercom_url", "zammad_url")
+    @classmethod
+    def _helpdesk_address(cls, value: str | None) -> str | None:
+        """Paths are put behind it, a token goes with it: nothing but scheme, host, port and folder."""
+        if value is not None and any(mark in value for mark in "@?#\\"):
+            raise ValueError("must be an address without login, query or fragment")
+        return value
+
+    @field_validator("ticket_rate_limits")
+    @classmethod
+    def _limits(cls, value: str) -> str:
+        if not all(_LIMIT.fullmatch(part) for part in value.split()) and value.strip() != "off":
+            raise ValueError("must be answers/minutes separated by spaces, such as 10/10 25/60, or off")
+        return value
+
+    @field_validator("openai_api_key", "chatwoot_token", "zendesk_token", "freshdesk_token", "intercom_token", "zammad_token")
     @classmethod
     def _key(cls, value: str | None) -> str | None:
         if value is not None and not (value.isascii() and value.isprintable()):
@@ -215,6 +253,24 @@ class Settings(BaseSettings):
     def broker(self) -> str | None:
         """The Celery broker's URL, or None if none is configured."""
         return self.broker_url or self.redis_url
+
+    def helpdesk_api(self, channel: str) -> tuple[str, str]:
+        """Return (address, token) of a helpdesk's API.
+
+        Raises:
+            Misconfigured: one of them is not set.
+        """
+        url, token = getattr(self, f"{channel}_url"), getattr(self, f"{channel}_token")
+        if not (url and token):
+            raise Misconfigured(f"set {channel.upper()}_URL and {channel.upper()}_TOKEN: without them no reply goes out")
+        return str(url), str(token)
+
+    def rate_limits(self) -> list[tuple[int, float]]:
+        """Return (answers, seconds) of each rate limit."""
+        if os.environ.get("TICKET_RATE_LIMITS") == "":      # pydantic was told to take an empty one for unset
+            return []
+        pairs = (part.split("/") for part in self.ticket_rate_limits.split() if part != "off")
+        return [(int(count), float(minutes) * 60) for count, minutes in pairs]
 
     @property
     def run_file(self) -> Path:

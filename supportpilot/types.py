@@ -27,6 +27,7 @@ class InboundMessage:
         ticket_id: the ticket the sender names; believed only if it is this contact's.
         conversation_id: the channel's own conversation id.
         sent_at: the sender's clock; shown, never compared.
+        proven: the channel vouches for the contact's address; else the ticket gets no customer's data.
     """
 
     channel: str
@@ -40,6 +41,7 @@ class InboundMessage:
     conversation_id: str | None = None
     sent_at: datetime | None = None
     author: Author = "customer"
+    proven: bool = True
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ ROUTES: Final[dict[str, str]] = {
     "ticket.handle_message": TICKETS,
     "reply.deliver": DELIVERY,
     "kb.embed": BACKGROUND,
+    "channel.reconcile": BACKGROUND,
     "memory.compress": BACKGROUND,
     "memory.rebuild_profile": BACKGROUND,
     "memory.prune": BACKGROUND,

@@ -24,8 +24,10 @@ TICK_EXPIRES_SECONDS = 3600.0
 def entries(settings: Settings) -> dict[str, dict[str, Any]]:
     """Return the schedule; a tick that nobody took for an hour is thrown away, not piled up."""
     embed = {"kb.embed": _every(EMBED_SECONDS, "kb.embed")} if settings.embedding_model else {}
+    lost = {} if settings.chatwoot_account_id is None else {
+        "channel.reconcile": {**_every(settings.chatwoot_reconcile_seconds, "channel.reconcile"), "args": ["chatwoot"]}}
     return {
-        **embed,
+        **embed, **lost,
         "desk.sweep": _every(settings.sweep_seconds, "desk.sweep"),
         "desk.expire_approvals": _every(EXPIRE_APPROVALS_SECONDS, "desk.expire_approvals"),
         "desk.settle": _every(SETTLE_SECONDS, "desk.settle"),

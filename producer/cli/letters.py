@@ -7,9 +7,10 @@ from typing import Annotated
 
 import typer
 
-from producer.channels import generic
+from producer.channels.registry import CHANNELS
 from producer.cli.screen import print_json, print_table, say
 from producer.cli.session import current_settings, open_database, waking_ports
+from supportpilot.channels.port import Heard
 from supportpilot.config import Settings
 from supportpilot.errors import Unusable
 from supportpilot.service import letters
@@ -90,7 +91,12 @@ def quarantine_retry(quarantine_id: Annotated[str, typer.Argument(help="Id of a 
 
 def _parser(settings: Settings) -> Callable[[str, bytes], InboundMessage]:
     def parse(channel: str, raw: bytes) -> InboundMessage:
-        if channel != generic.CHANNEL:
+        door = CHANNELS.get(channel)
+        if door is None:
             raise Unusable(f"channel {channel} has no parser")
-        return generic.parse(raw, None, settings)
+        event = door.parse(raw, "", settings)
+        message = event.message if isinstance(event, Heard) else event
+        if not isinstance(message, InboundMessage) or message.author != "customer":
+            raise Unusable("it is no customer's message")
+        return message
     return parse

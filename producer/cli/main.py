@@ -17,6 +17,7 @@ from typer.main import get_command
 
 from producer.cli import (
     approvals,
+    channels,
     chat,
     checkpoints,
     commitments,
@@ -65,6 +66,7 @@ app.add_typer(letters.inbox_app, name="inbox")
 app.add_typer(letters.outbox_app, name="outbox")
 app.add_typer(letters.quarantine_app, name="quarantine")
 app.add_typer(evaluate.app, name="eval")
+app.command("channels")(channels.channels)
 app.command("costs")(costs.costs)
 app.command("doctor")(doctor.doctor)
 

@@ -18,6 +18,7 @@ from typing import Annotated
 
 import typer
 
+from producer.channels.registry import CHANNELS, STANDARD
 from producer.cli import embedded
 from producer.cli.embedded import Embedded, write_private
 from producer.cli.keeper import OWNER_FILE
@@ -25,7 +26,6 @@ from producer.cli.pids import end_leftovers
 from producer.cli.processes import PROCESSES, child_environment, free_port, process_manager
 from producer.cli.send import CHANNEL as TERMINAL
 from producer.signatures import check_secrets
-from producer.web.webhooks import CHANNELS
 from supportpilot.config import Settings, load_settings
 from supportpilot.db.migrate import migrate
 from supportpilot.db.pool import connect
@@ -76,7 +76,7 @@ def run(settings: Settings, *, demo_data: bool = True) -> int:
 
 def _check(settings: Settings) -> None:
     """Refuse now what a process would end for as soon as it is started, again and again."""
-    check_secrets(settings, CHANNELS)
+    check_secrets(settings, STANDARD)
     if settings.broker:
         check_broker(settings.broker)
     for channel in (*CHANNELS, TERMINAL):

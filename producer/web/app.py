@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 
 from fastapi import FastAPI
 
+from producer.channels.registry import STANDARD
 from producer.signatures import check_secrets
 from producer.web import errors, health, kb, webhooks
 from producer.web.headers import SecurityHeaders
@@ -27,7 +28,7 @@ def create_app(settings: Settings, db: Database, ports: Ports, *,
     Raises:
         Misconfigured: a secret is not base64.
     """
-    check_secrets(settings, webhooks.CHANNELS)
+    check_secrets(settings, STANDARD)
     app = FastAPI(title="SupportPilot", docs_url=None, redoc_url=None, openapi_url=None, redirect_slashes=False)
     app.state.site = Site(settings, db, ports, clock)
     errors.install(app)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Annotated
 
 from fastapi import Depends, Request
 
+from producer.web.refusals import Refusals
 from supportpilot.config import Settings
 from supportpilot.db.pool import Database
 from supportpilot.types import Ports
@@ -22,6 +23,7 @@ class Site:
     db: Database
     ports: Ports
     clock: Callable[[], datetime]
+    refusals: Refusals = field(default_factory=Refusals)
 
 
 def _site(request: Request) -> Site:

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import logging
-from collections.abc import Callable
-from dataclasses import dataclass
 
 from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse
 from starlette.concurrency import run_in_threadpool
 
-from producer.channels import generic
-from producer.signatures import Unsigned, verify
+from producer.channels.registry import CHANNELS
+from producer.signatures import Unsigned
 from producer.web.errors import answer
 from producer.web.state import Site, SiteOf
-from supportpilot.config import Settings
+from supportpilot.channels.port import Heard, Ignored
 from supportpilot.errors import Unusable
-from supportpilot.service import intake
+from supportpilot.service import channels, intake
+from supportpilot.service.channels import Done
 from supportpilot.types import InboundMessage
 
 log = logging.getLogger(__name__)
@@ -30,20 +30,15 @@ DRAINED_BYTES = 4_194_304
 ERASED = {"duplicate": True, "ignored": "erased"}
 
 
-@dataclass(frozen=True)
-class Channel:
-    """How a channel's requests become messages."""
-
-    parse: Callable[[bytes, str | None, Settings], InboundMessage]
-    sender_of: Callable[[bytes], str]
-
-
-CHANNELS = {generic.CHANNEL: Channel(generic.parse, generic.sender_of)}
+@router.head("/webhooks/{channel}")
+async def knock(channel: str) -> JSONResponse:
+    """Answer senders that look whether there is a door before they save its address."""
+    return JSONResponse({}, status_code=200 if channel in CHANNELS else 404)
 
 
 @router.post("/webhooks/{channel}")
 async def receive_webhook(channel: str, request: Request, site: SiteOf) -> JSONResponse:
-    """Store a message: 202 new, 200 known or erased, 202 quarantined, 401, 404, 413, 503 (raised, see `errors.py`)."""
+    """Store a message: 202 new, 200 known, ignored or erased, 202 quarantined, 401, 404, 413, 503 (raised, see `errors.py`)."""
     if channel not in CHANNELS:
         return answer(404, f"unknown channel; there are: {', '.join(CHANNELS)}")
     try:
@@ -53,9 +48,10 @@ async def receive_webhook(channel: str, request: Request, site: SiteOf) -> JSONR
     if body is None:
         return answer(413, f"the body is larger than {site.settings.max_body_bytes} bytes")
     try:
-        delivery_id = verify(request.headers, body, site.settings.webhook_secrets(channel), site.clock())
+        delivery_id = CHANNELS[channel].verify(request.headers, body, site.settings.webhook_secrets(channel), site.clock())
     except Unsigned as error:
         log.warning("webhook %s refused: %s", channel, error)
+        await run_in_threadpool(site.refusals.note, site.db, channel)
         raise
     return await run_in_threadpool(store, site, channel, body, delivery_id)
 
@@ -80,15 +76,19 @@ def store(site: Site, channel: str, body: bytes, delivery_id: str) -> JSONRespon
     """
     door = CHANNELS[channel]
     try:
-        message = door.parse(body, delivery_id, site.settings)
+        event = door.parse(body, delivery_id, site.settings)
     except Unusable as error:
-        kept = intake.keep_unusable(
-            site.db, channel, door.sender_of(body), body, str(error), delivery_id=f"{channel}:{delivery_id}")
+        known_by = f"{channel}:{delivery_id}" if delivery_id else f"{channel}:sha256:{hashlib.sha256(body).hexdigest()}"
+        kept = intake.keep_unusable(site.db, channel, door.sender_of(body), body, str(error), delivery_id=known_by)
         if kept is None:
             return JSONResponse(ERASED, status_code=200)
         log.warning("webhook %s: %s in quarantine: %s", channel, kept, error)
         return JSONResponse({"quarantined": kept, "reason": str(error)}, status_code=202)
-    got = intake.receive(site.db, site.settings, site.ports, message)
+    got = channels.take(site.db, site.settings, site.ports, channel, Heard(event) if isinstance(event, InboundMessage) else event)
+    if isinstance(got, Ignored):
+        return JSONResponse({"ignored": got.reason})
+    if isinstance(got, Done):
+        return JSONResponse({"ticket_id": got.ticket_id, "conversation": got.kind})
     if got.erased:
         return JSONResponse(ERASED, status_code=200)
     shown = {"ticket_id": got.ticket_id, "message_id": got.message_id, "duplicate": got.duplicate}

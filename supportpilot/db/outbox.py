@@ -44,6 +44,7 @@ class OutboxRow:
     claimed_until: datetime | None
     channel: str
     conversation_id: str | None
+    sent_ids: Sequence[str] = ()    # the channel's ids of the ticket's other rows
 
 
 def put(conn: Connection, entry: OutboxEntry) -> str:
@@ -80,7 +81,9 @@ def lock(conn: Connection, reply_id: str) -> OutboxRow | None:
     row = conn.execute(
         """
         SELECT o.id, o.position, o.ticket_id, o.turn_id, o.idempotency_key, o.kind, o.author, o.body, o.citations,
-               o.in_reply_to, o.status, o.attempts, o.claimed_until, t.channel, t.conversation_id
+               o.in_reply_to, o.status, o.attempts, o.claimed_until, t.channel, t.conversation_id,
+               ARRAY(SELECT p.provider_id FROM desk.outbox p
+                     WHERE p.ticket_id = o.ticket_id AND p.id <> o.id AND p.provider_id IS NOT NULL) AS sent_ids
         FROM desk.outbox o JOIN biz.tickets t ON t.id = o.ticket_id
         WHERE o.id = %s FOR UPDATE OF o
         """, (reply_id,)).fetchone()
@@ -97,6 +100,29 @@ def ticket_of_key(conn: Connection, key: str) -> str | None:
     """Return the ticket that an idempotency key was used on."""
     row = conn.execute("SELECT ticket_id FROM desk.outbox WHERE idempotency_key = %s", (key,)).fetchone()
     return None if row is None else str(row["ticket_id"])
+
+
+def sent_in_conversation(conn: Connection, channel: str, conversation_id: str, limit: int = 20) -> list[Row]:
+    """Return what was or is being sent in a channel's conversation, newest first: provider_id, body."""
+    return conn.execute(
+        """
+        SELECT o.provider_id, o.body FROM desk.outbox o JOIN biz.tickets t ON t.id = o.ticket_id
+        WHERE t.channel = %s AND t.conversation_id = %s AND o.attempts > 0 ORDER BY o.position DESC LIMIT %s
+        """, (channel, conversation_id, limit)).fetchall()
+
+
+def answers_since(conn: Connection, ticket_id: str, seconds: float) -> tuple[int, int]:
+    """Return how many texts of the agent's this ticket, and its contact on this channel, were given in that time."""
+    row = conn.execute(
+        """
+        SELECT count(*) FILTER (WHERE o.ticket_id = me.id) AS ticket, count(*) AS contact
+        FROM biz.tickets me JOIN biz.tickets t ON t.contact = me.contact AND t.channel = me.channel
+        JOIN desk.outbox o ON o.ticket_id = t.id
+        WHERE me.id = %s AND o.kind IN ('reply', 'handoff')
+          AND o.created_at > clock_timestamp() - make_interval(secs => %s)
+        """, (ticket_id, seconds)).fetchone()
+    assert row is not None  # noqa: S101 -- an aggregate has one row
+    return int(row["ticket"]), int(row["contact"])
 
 
 def unfinished_before(conn: Connection, ticket_id: str, position: int) -> str | None:

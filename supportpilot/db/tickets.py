@@ -80,14 +80,14 @@ def current_of_contact(conn: Connection, contact: str, channel: str, idle_minute
 
 
 def create(conn: Connection, message: InboundMessage, *, linked_to: str | None = None) -> TicketRow:
-    """Open a ticket for a message; an unknown address has no customer."""
+    """Open a ticket for a message; an unknown address, or one that nobody vouches for, has no customer."""
     found = _record(conn.execute(
         """
         INSERT INTO biz.tickets (customer_id, contact, contact_name, channel, conversation_id, linked_to, subject, body)
-        VALUES ((SELECT id FROM biz.customers WHERE email = %(contact)s), %(contact)s, %(name)s, %(channel)s,
+        VALUES ((SELECT id FROM biz.customers WHERE email = %(contact)s AND %(proven)s), %(contact)s, %(name)s, %(channel)s,
                 %(conversation)s, %(linked)s, %(subject)s, %(body)s)
         RETURNING *
-        """, {"contact": message.contact, "name": message.contact_name, "channel": message.channel,
+        """, {"contact": message.contact, "proven": message.proven, "name": message.contact_name, "channel": message.channel,
               "conversation": message.conversation_id, "linked": linked_to,
               "subject": message.subject or message.body[:30], "body": message.body}).fetchone())
     assert found is not None  # noqa: S101 -- INSERT ... RETURNING

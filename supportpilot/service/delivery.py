@@ -10,6 +10,7 @@ from typing import Any
 
 import httpx
 
+from supportpilot.channels.registry import SENDERS
 from supportpilot.config import Settings
 from supportpilot.db import leases
 from supportpilot.db.outbox import OutboxRow
@@ -79,7 +80,7 @@ def _wake_next(db: Database, ports: Ports, claimed: Claimed) -> None:
 
 def sender_of(channel: str) -> Sender:
     """Return the way a channel sends; a terminal reads its replies from the database."""
-    return send_callback if channel == "generic" else keep
+    return send_callback if channel == "generic" else SENDERS.get(channel, keep)
 
 
 def keep(_settings: Settings, row: OutboxRow, _now: int) -> SendResult:

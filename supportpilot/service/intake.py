@@ -6,13 +6,14 @@ import logging
 from collections.abc import Callable
 
 from supportpilot.config import Settings
-from supportpilot.db import approvals, commitments, erasures, outbox, quarantine, tickets
+from supportpilot.db import approvals, audit, commitments, erasures, outbox, quarantine, tickets
 from supportpilot.db.inbox import Known
 from supportpilot.db.outbox import OutboxEntry
 from supportpilot.db.pool import Connection, Database
 from supportpilot.db.tickets import TicketRow
 from supportpilot.desk import mailbox
 from supportpilot.desk.mailbox import AlreadyStored, Filed, WasErased
+from supportpilot.desk.takeover import hand_up, take_over
 from supportpilot.errors import NotFound, Refused, Unavailable, Unusable
 from supportpilot.service.texts import waiting_ack
 from supportpilot.types import InboundMessage, Ports, Received
@@ -21,13 +22,15 @@ log = logging.getLogger(__name__)
 
 WAKE_MARGIN_SECONDS = 0.05
 ERASED = Received("", "", duplicate=True, erased=True)
+UNLIMITED = frozenset({"terminal"})     # a person at the keyboard of this machine, no machine that could go on for ever
 
 
-def receive(db: Database, settings: Settings, ports: Ports, message: InboundMessage,
+def receive(db: Database, settings: Settings, ports: Ports, message: InboundMessage, *, held_by: str = "",
             quarantine_id: str | None = None) -> Received:
     """Store a message and wake a worker; the same message or delivery again changes nothing.
 
-    One that was erased stays erased. `quarantine_id`: the row that it was read from, marked in the same transaction.
+    One that was erased stays erased. `held_by` names the person who has the conversation where the message comes from:
+    then the ticket is theirs. `quarantine_id`: the row that it was read from, marked in the same transaction.
 
     Raises:
         NotFound: that row was erased meanwhile.
@@ -43,7 +46,8 @@ def receive(db: Database, settings: Settings, ports: Ports, message: InboundMess
                                          debounce=debounce)
             if quarantine_id is not None:
                 _accept(conn, quarantine_id, filed.message_id)
-            _acknowledge_while_waiting(conn, filed, message)
+            if not _goes_to_a_human(conn, settings, filed, message, held_by):
+                _acknowledge_while_waiting(conn, filed, message)
             reply_id = outbox.next_unsent(conn, filed.ticket.id)
     except AlreadyStored:
         return _after_race(db, message)
@@ -84,6 +88,35 @@ def _after_race(db: Database, message: InboundMessage) -> Received:
         if known is None:
             raise Unavailable("the same message is being stored by another request; send it again")
         return _again(conn, message, known)
+
+
+def _goes_to_a_human(conn: Connection, settings: Settings, filed: Filed, message: InboundMessage, held_by: str) -> bool:
+    """Give the ticket to a human who has the conversation already, or because too much was said lately.
+
+    Two machines that answer each other stop here; nothing is said about it, since that would be one answer more.
+    """
+    if message.author != "customer" or filed.status == "escalated":
+        return False
+    if held_by:
+        take_over(conn, filed.ticket, filed.status, filed.seq, held_by)
+        audit.record(conn, held_by, "ticket.taken_over", ticket_id=filed.ticket.id, subject=filed.message_id)
+        return True
+    reached = None if message.channel in UNLIMITED else _reached(conn, settings, filed.ticket.id)
+    if reached is None:
+        return False
+    hand_up(conn, filed.ticket.id, filed.status, f"rate limit: {reached}")
+    audit.record(conn, "desk", "ticket.rate_limited", ticket_id=filed.ticket.id, detail={"limit": reached})
+    log.warning("ticket %s goes to a human: rate limit, %s", filed.ticket.id, reached)
+    return True
+
+
+def _reached(conn: Connection, settings: Settings, ticket_id: str) -> str | None:
+    for most, seconds in settings.rate_limits():
+        counts = dict(zip(("ticket", "contact"), outbox.answers_since(conn, ticket_id, seconds), strict=True))
+        over = next((whom for whom, count in counts.items() if count >= most), None)
+        if over is not None:
+            return f"{counts[over]} answers to this {over} within {seconds / 60:.0f} min"
+    return None
 
 
 def _acknowledge_while_waiting(conn: Connection, filed: Filed, message: InboundMessage) -> None:
@@ -130,7 +163,7 @@ def retry_quarantine(db: Database, settings: Settings, ports: Ports, quarantine_
         message = parse(str(row["channel"]), bytes(row["raw"]))
     except Unusable as error:
         raise Refused(f"{quarantine_id} is still unusable: {error}") from None
-    received = receive(db, settings, ports, message, quarantine_id)
+    received = receive(db, settings, ports, message, quarantine_id=quarantine_id)
     if received.erased:
         raise Refused(f"the message of {quarantine_id} was erased at its sender's request")
     if received.duplicate:

@@ -11,6 +11,7 @@ from supportpilot.db.outbox import OutboxEntry
 from supportpilot.db.pool import Connection, Database, Row
 from supportpilot.db.tickets import TicketRow
 from supportpilot.desk import rules
+from supportpilot.desk.takeover import take_over
 from supportpilot.desk.turns import reply_key, withdraw_approval
 from supportpilot.errors import Refused, Unusable
 from supportpilot.memory.checkpoint import count_checkpoints, thread_values
@@ -131,10 +132,7 @@ def reply(db: Database, ports: Ports, ticket_id: str, body: str, by: str, comman
             raise Refused(f"this command's id was used on {used_on} already; nothing was sent to {ticket_id}")
         filed = file_human_reply(conn, ticket, InboundMessage(
             channel="desk", external_id=key, contact=ticket.contact, body=text, contact_name=by, author="human"))
-        tickets.set_status(conn, ticket_id, rules.ticket_after(filed.status, "escalate"))
-        tickets.take_over(conn, ticket_id, filed.seq)
-        if ticket.handoff_reason is None:
-            tickets.set_handoff_reason(conn, ticket_id, f"{by} took the ticket over")
+        take_over(conn, ticket, filed.status, filed.seq, by)
         promises = promised(Said(text, leases.clock(conn), calendar_of(commitments.locale_of(conn, ticket_id))))
         commitments.put_reply(conn, OutboxEntry(ticket_id, None, key, "human", text, author=by), promises)
         audit.record(conn, by, "ticket.reply", ticket_id=ticket_id, subject=filed.message_id)

@@ -34,6 +34,9 @@ CELL = re.compile(r"\s*\|\s*")
 THROUGH = {
     "broker_url": "broker", "redis_url": "broker", "data_dir": "run_file", "webhook_secret": "webhook_secrets",
     "turn_debounce_seconds": "debounce", "turn_debounce_max_seconds": "debounce",
+    "ticket_rate_limits": "rate_limits",
+    **{f"{helpdesk}_{name}": "helpdesk_api" for helpdesk in ("chatwoot", "zendesk", "freshdesk", "intercom", "zammad")
+       for name in ("url", "token")},
 }
 # Imported by name although another requirement brings them: the one that does.
 BROUGHT_BY = {"click": "celery", "starlette": "fastapi", "markupsafe": "jinja2", "typing_extensions": "pydantic",

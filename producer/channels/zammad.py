@@ -1,0 +1,91 @@
+"""Zammad's webhooks: HMAC-SHA1 of the body with the webhook's token; the default payload, a ticket and its article."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from producer.channels import port
+from producer.channels.port import Headers
+from supportpilot.channels import reading
+from supportpilot.channels.port import OWN, Event, Heard, Ignored
+from supportpilot.channels.wording import to_text
+from supportpilot.channels.zammad import CHANNEL
+from supportpilot.config import Settings
+from supportpilot.errors import Unusable
+from supportpilot.types import InboundMessage
+
+NOBODY = "1"        # the id of Zammad's user "-": a ticket without an owner is owned by it
+
+
+def verify(headers: Headers, body: bytes, secrets: list[str], now: datetime) -> str:
+    """Check the signature and return the delivery's id; no time is signed.
+
+    Raises:
+        Unsigned: it does not fit.
+    """
+    del now
+    port.need(secrets, CHANNEL)
+    port.check_mac(secrets, "sha1", body, port.hex_after("sha1=", port.header(headers, "x-hub-signature")))
+    return port.delivery_id(headers, "x-zammad-delivery")
+
+
+def parse(raw: bytes, delivery: str, settings: Settings) -> Event:
+    """Turn a ticket and its article into what they mean.
+
+    Raises:
+        Unusable: it is a message, but cannot be read.
+    """
+    event = reading.object_of(raw)
+    ticket, article = reading.inner(event, "ticket"), reading.inner(event, "article")
+    if not article:
+        return Ignored("ticket changed, no article")
+    sender = article.get("sender")
+    if article.get("internal") is not False:
+        return Ignored("private note")
+    if sender not in {"Customer", "Agent"}:
+        return Ignored("system")
+    if reading.inner(article, "preferences").get("is-auto-response"):
+        return Ignored("automatic reply")
+    if sender == "Agent" and settings.zammad_user_id and str(article.get("created_by_id")) == settings.zammad_user_id:
+        return Ignored(OWN)
+    return _heard(ticket, article, delivery, settings)
+
+
+def _heard(ticket: dict[str, Any], article: dict[str, Any], delivery: str, settings: Settings) -> Heard:
+    account = port.account_of(settings, CHANNEL)
+    number = reading.number("ticket.id", ticket.get("id") or article.get("ticket_id"))
+    is_customer = article["sender"] == "Customer"
+    person = reading.inner(ticket, "customer") if is_customer else reading.inner(article, "created_by")
+    words = reading.text("article.body", article.get("body"))
+    if "html" in str(article.get("content_type")):
+        words = to_text(words)
+    return Heard(InboundMessage(
+        channel=CHANNEL, external_id=f"{CHANNEL}:{account}:{reading.number('article.id', article.get('id'))}",
+        delivery_id=f"{CHANNEL}:{delivery}" if delivery else None, conversation_id=f"{account}/{number}",
+        contact=reading.contact("customer.email", person.get("email") if is_customer else None,
+                                f"{CHANNEL}:{account}:ticket:{number}"),
+        contact_name=_name(person) or ("" if is_customer else "agent"),
+        subject=reading.line("ticket.title", ticket.get("title"), reading.MAX_SUBJECT_CHARS),
+        body=reading.body(words, reading.items(article.get("attachments")), settings.max_message_chars),
+        sent_at=reading.moment(article.get("created_at")), author="customer" if is_customer else "human",
+        proven=CHANNEL in settings.trusted_addresses.split()), held_by=_owner(ticket, settings))
+
+
+def _name(person: dict[str, Any]) -> str:
+    parts = (reading.line(field, person.get(field), reading.MAX_NAME_CHARS) for field in ("firstname", "lastname"))
+    return " ".join(part for part in parts if part)[:reading.MAX_NAME_CHARS]
+
+
+def _owner(ticket: dict[str, Any], settings: Settings) -> str:
+    owner = reading.inner(ticket, "owner")
+    owner_id = str(ticket.get("owner_id") or owner.get("id") or NOBODY)
+    return "" if owner_id in {NOBODY, settings.zammad_user_id} else _name(owner) or "an agent"
+
+
+def sender_of(raw: bytes) -> str:
+    """Return the address in a body that could not be used; "" if there is none."""
+    try:
+        return reading.line("email", reading.inner(reading.json_of(raw), "ticket", "customer").get("email"), 200)
+    except Unusable:
+        return ""
