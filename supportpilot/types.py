@@ -27,6 +27,8 @@ class InboundMessage:
         ticket_id: the ticket the sender names; believed only if it is this contact's.
         conversation_id: the channel's own conversation id.
         sent_at: the sender's clock; shown, never compared.
+        joins: the ticket that the channel's own rules have found (threads of a mail); believed.
+        verified: the sender's address is known to be theirs; else a new ticket has no customer.
     """
 
     channel: str
@@ -40,6 +42,8 @@ class InboundMessage:
     conversation_id: str | None = None
     sent_at: datetime | None = None
     author: Author = "customer"
+    joins: str | None = None
+    verified: bool = True
 
 
 @dataclass(frozen=True)
@@ -154,3 +158,4 @@ class Ports:
     schedule_profile: Callable[[str], None] = _nothing                 # customer_id
     schedule_prune: Callable[[str], None] = _nothing                   # ticket_id
     schedule_embed: Callable[[], None] = _nothing
+    schedule_mail: Callable[[str], None] = _nothing                    # mail id

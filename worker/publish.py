@@ -71,6 +71,7 @@ class Publisher:
             schedule_compress=lambda ticket_id: self.put(Wakeup("memory.compress", (ticket_id,))),
             schedule_profile=lambda customer_id: self.put(Wakeup("memory.rebuild_profile", (customer_id,))),
             schedule_embed=lambda: self.put(Wakeup("kb.embed", ())),
+            schedule_mail=lambda mail_id: self.put(Wakeup("mail.file", (mail_id,))),
         )
 
     def put(self, wakeup: Wakeup) -> None:

@@ -12,7 +12,7 @@ from producer.cli.screen import print_json, print_table, say
 from producer.cli.session import current_settings, open_database, waking_ports
 from supportpilot.config import Settings
 from supportpilot.errors import Unusable
-from supportpilot.service import letters
+from supportpilot.service import letters, mail_in
 from supportpilot.types import InboundMessage
 
 inbox_app = typer.Typer(help="Customers' messages; with --dead those that were given up.", rich_markup_mode=None)
@@ -84,6 +84,10 @@ def quarantine_retry(quarantine_id: Annotated[str, typer.Argument(help="Id of a 
     """Parse a held input again (after a fix) and file it as a message."""
     settings = current_settings()
     with open_database(settings) as db, waking_ports(settings) as ports:
+        if mail_in.channel_of_quarantined(db, quarantine_id) == mail_in.CHANNEL:
+            got = mail_in.retry(db, settings, ports, quarantine_id)
+            say(f"{quarantine_id}: {got.state} {got.message_id or ''} {got.ticket_id or ''}".rstrip())
+            return
         received = letters.retry_quarantine(db, settings, ports, quarantine_id, _parser(settings))
     say(f"{quarantine_id} became message {received.message_id} of ticket {received.ticket_id}")
 

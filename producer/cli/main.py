@@ -15,11 +15,27 @@ from collections.abc import Sequence
 import typer
 from typer.main import get_command
 
-from producer.cli import approvals, chat, checkpoints, costs, data, demo, doctor, history, kb, letters, send, ticket, up
+from producer.cli import (
+    approvals,
+    chat,
+    checkpoints,
+    costs,
+    data,
+    demo,
+    doctor,
+    email,
+    history,
+    kb,
+    letters,
+    send,
+    ticket,
+    up,
+)
 from producer.cli.screen import complain
 from supportpilot.errors import Misconfigured, Refused, SupportPilotError, Unusable
 
 FAILED, WRONG, REFUSED, INTERRUPTED = 1, 2, 3, 130
+OURS = (FAILED, WRONG, REFUSED, INTERRUPTED)
 
 app = typer.Typer(
     name="supportpilot", add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None,
@@ -42,6 +58,7 @@ app.add_typer(checkpoints.app, name="checkpoints")
 app.add_typer(letters.inbox_app, name="inbox")
 app.add_typer(letters.outbox_app, name="outbox")
 app.add_typer(letters.quarantine_app, name="quarantine")
+app.add_typer(email.app, name="email")
 app.command("costs")(costs.costs)
 app.command("doctor")(doctor.doctor)
 
@@ -58,6 +75,12 @@ def main() -> None:
 
 def run(args: Sequence[str]) -> int:
     """Run one command and return its exit code; an error is one line on stderr."""
+    code = _run(args)
+    # To an MTA every code but this one means "give the mail back to its sender": nothing of ours may cause that.
+    return os.EX_TEMPFAIL if list(args[:2]) == ["email", "pipe"] and code in OURS else code
+
+
+def _run(args: Sequence[str]) -> int:
     unreadable = next((a for a in args if any("\ud800" <= c <= "\udfff" for c in a)), None)
     if unreadable is not None:      # Python's stand-ins for bytes that are no text here; no database stores them
         complain(f"not text in this terminal's encoding: {unreadable.encode(errors='backslashreplace').decode()[:80]}")

@@ -6,19 +6,21 @@ import asyncio
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse
 from starlette.concurrency import run_in_threadpool
 
-from producer.channels import generic
+from producer.channels import email, generic
 from producer.signatures import Unsigned, verify
 from producer.web.errors import answer
 from producer.web.state import Site, SiteOf
 from supportpilot.config import Settings
+from supportpilot.db.pool import Database
 from supportpilot.errors import Unusable
 from supportpilot.service import intake
-from supportpilot.types import InboundMessage
+from supportpilot.types import InboundMessage, Ports
 
 log = logging.getLogger(__name__)
 router = APIRouter()
@@ -36,7 +38,18 @@ class Channel:
     sender_of: Callable[[bytes], str]
 
 
-CHANNELS = {generic.CHANNEL: Channel(generic.parse, generic.sender_of)}
+@dataclass(frozen=True)
+class RawChannel:
+    """A channel whose requests are stored as they come, then read."""
+
+    receive: Callable[[Database, Settings, Ports, bytes], tuple[int, dict[str, Any]]]
+    limit: Callable[[Settings], int]
+
+
+CHANNELS: dict[str, Channel | RawChannel] = {
+    generic.CHANNEL: Channel(generic.parse, generic.sender_of),
+    email.CHANNEL: RawChannel(email.receive, lambda settings: settings.mail_max_bytes),
+}
 
 
 @router.post("/webhooks/{channel}")
@@ -44,12 +57,14 @@ async def receive_webhook(channel: str, request: Request, site: SiteOf) -> JSONR
     """Store a message: 202 new, 200 known, 202 quarantined, 401, 404, 413, 503 (raised, see `errors.py`)."""
     if channel not in CHANNELS:
         return answer(404, f"unknown channel; there are: {', '.join(CHANNELS)}")
+    door = CHANNELS[channel]
+    limit = door.limit(site.settings) if isinstance(door, RawChannel) else site.settings.max_body_bytes
     try:
-        body = await asyncio.wait_for(read_body(request, site.settings.max_body_bytes), BODY_SECONDS)
+        body = await asyncio.wait_for(read_body(request, limit), BODY_SECONDS)
     except TimeoutError:
         return answer(408, f"the request's body did not arrive within {BODY_SECONDS:.0f} s")
     if body is None:
-        return answer(413, f"the body is larger than {site.settings.max_body_bytes} bytes")
+        return answer(413, f"the body is larger than {limit} bytes")
     try:
         delivery_id = verify(request.headers, body, site.settings.webhook_secrets(channel), site.clock())
     except Unsigned as error:
@@ -77,6 +92,9 @@ def store(site: Site, channel: str, body: bytes, delivery_id: str) -> JSONRespon
         Unavailable: the database is away; nothing is stored and the sender has to try again.
     """
     door = CHANNELS[channel]
+    if isinstance(door, RawChannel):
+        status, said = door.receive(site.db, site.settings, site.ports, body)
+        return JSONResponse(said, status_code=status)
     try:
         message = door.parse(body, delivery_id, site.settings)
     except Unusable as error:

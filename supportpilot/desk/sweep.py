@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from supportpilot.db import inbox, outbox, turns
+from supportpilot.db import inbox, mails, outbox, turns
 from supportpilot.db.pool import Connection
 
 BATCH = 500
@@ -15,11 +15,12 @@ BATCH = 500
 
 @dataclass(frozen=True)
 class Due:
-    """Ids to publish: (ticket, message), (ticket, approval), outbox ids."""
+    """Ids to publish: (ticket, message), (ticket, approval), outbox ids, ids of stored mails."""
 
     messages: list[tuple[str, str]] = field(default_factory=list)
     resumes: list[tuple[str, str]] = field(default_factory=list)
     replies: list[str] = field(default_factory=list)
+    mails: list[str] = field(default_factory=list)
 
 
 def find_due(conn: Connection, grace_seconds: float) -> Due:
@@ -28,4 +29,5 @@ def find_due(conn: Connection, grace_seconds: float) -> Due:
         messages=inbox.wake_due(conn, grace_seconds, BATCH) + turns.wake_orphans(conn, grace_seconds, BATCH),
         resumes=turns.wake_resumable(conn, grace_seconds, BATCH),
         replies=outbox.wake_due(conn, grace_seconds, BATCH),
+        mails=mails.wake_due(conn, grace_seconds, BATCH),
     )

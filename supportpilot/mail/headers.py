@@ -10,7 +10,9 @@ import unicodedata
 from datetime import UTC, datetime
 from email.message import Message
 from email.utils import getaddresses, parsedate_to_datetime
+from inspect import signature
 from itertools import groupby
+from typing import Any
 
 from supportpilot.mail.charsets import decode
 
@@ -24,6 +26,8 @@ MAX_ID_CHARS = 998
 ADDRESS = re.compile(r"[A-Za-z0-9.!#$%&'*+/=?^_`{|}~-]{1,64}@[A-Za-z0-9-]{1,63}(?:\.[A-Za-z0-9-]{1,63})+")
 _ID = re.compile(r"<[^<>\s]+>")     # Foxmail separates references with commas
 _WORD = re.compile(r"=\?([^?\s*]+)(?:\*[^?]*)?\?([bBqQ])\?([^?]*)\?=")
+# Newer Pythons drop a whole field with one odd address in it; the form of each is checked here anyway.
+_LENIENT: dict[str, Any] = {"strict": False} if "strict" in signature(getaddresses).parameters else {}
 _BETWEEN_WORDS = re.compile(r"(\?=)\s+(=\?)")
 # 回复：, 答复:, 转发：, Re[2]:, FW: ... in any number and order, half- or full-width colon.
 _PREFIX = re.compile(r"^\s*(?:(?P<answer>回复|答复|回覆|答覆|re|aw|sv)|(?P<forward>转发|轉寄|轉發|fwd?|wg))\s*(?:[\[(]\d+[\])])?\s*[:：]\s*",
@@ -85,7 +89,7 @@ def one_line(text: str) -> str:
 def addresses(values: list[str]) -> list[tuple[str, str]]:
     """Return (name, address in lower case) of every usable address in some fields, in order, each once."""
     found: dict[str, str] = {}
-    for name, address in getaddresses([value.replace("＜", "<").replace("＞", ">") for value in values], strict=False):
+    for name, address in getaddresses([value.replace("＜", "<").replace("＞", ">") for value in values], **_LENIENT):
         text = address.strip().strip("'\"").lower()
         if len(text) <= MAX_ADDRESS_CHARS and ADDRESS.fullmatch(text):
             found.setdefault(text, one_line(name))
@@ -105,7 +109,7 @@ def sender(message: Message) -> tuple[str, str, bool]:
 def _address_fields(message: Message, name: str) -> list[str]:
     """A comma inside an encoded word is no separator: the addresses are split before the words are decoded."""
     raw = [str(value)[:MAX_FIELD_CHARS] for key, value in message.raw_items() if key.lower() == name.lower()]
-    pairs = getaddresses(raw, strict=False)
+    pairs = getaddresses(raw, **_LENIENT)
     return [f'"{quoted(words(shown))}" <{address}>' for shown, address in pairs if address]
 
 

@@ -17,7 +17,7 @@ SETTLE_BATCH = 500
 
 
 def sweep(db: Database, ports: Ports, settings: Settings) -> dict[str, int]:
-    """Publish wake-ups for due messages, turns and replies; return how many of each ({} if another sweep runs)."""
+    """Publish wake-ups for due messages, turns, replies and mails; return how many of each ({} if another sweep runs)."""
     with db.transaction() as conn:
         if not leases.sweep_alone(conn):
             return {}
@@ -29,9 +29,11 @@ def sweep(db: Database, ports: Ports, settings: Settings) -> dict[str, int]:
         ports.schedule_resume(ticket_id, approval_id)
     for reply_id in due.replies:
         ports.schedule_delivery(reply_id)
-    counts = {"messages": len(due.messages), "resumes": len(due.resumes), "replies": len(due.replies)}
+    for mail_id in due.mails:
+        ports.schedule_mail(mail_id)
+    counts = {"messages": len(due.messages), "resumes": len(due.resumes), "replies": len(due.replies), "mails": len(due.mails)}
     if any(counts.values()):
-        log.info("swept messages=%(messages)d resumes=%(resumes)d replies=%(replies)d", counts)
+        log.info("swept messages=%(messages)d resumes=%(resumes)d replies=%(replies)d mails=%(mails)d", counts)
     return counts
 
 
