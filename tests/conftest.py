@@ -20,7 +20,7 @@ UNIT = Path(__file__).parent / "unit"
 LOCAL_HOSTS = ["127.0.0.1", "::1"]
 PER_CHANNEL = ("WEBHOOK_SECRET_", "TURN_DEBOUNCE_", "REPLY_CALLBACK_")
 
-pytest_plugins = ["fixtures.postgres", "fixtures.redis", "fixtures.worker", "fixtures.llm", "fixtures.office"]
+pytest_plugins = ["fixtures.postgres", "fixtures.redis", "fixtures.worker", "fixtures.llm", "fixtures.office", "fixtures.imap"]
 
 
 def _is_ours(name: str) -> bool:

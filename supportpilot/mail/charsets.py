@@ -5,6 +5,7 @@ A part is decoded as a whole: falling back by single characters has turned half 
 
 from __future__ import annotations
 
+import codecs
 import re
 
 import chardet
@@ -38,10 +39,10 @@ def codec_of(label: str | None) -> str:
     if name in UNTOLD:
         return ""
     try:
-        b"".decode(name)
+        known = codecs.lookup(name)
     except (LookupError, ValueError):
         return ""
-    return name
+    return name if known._is_text_encoding else ""      # base64 and rot13 are "codecs" too
 
 
 def _decode(raw: bytes, codec: str) -> str:

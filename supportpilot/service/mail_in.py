@@ -7,7 +7,6 @@ may not be written where it wants, waits in quarantine; a machine's mail is a no
 from __future__ import annotations
 
 import hashlib
-import logging
 from dataclasses import dataclass
 
 from supportpilot.config import Settings
@@ -21,8 +20,6 @@ from supportpilot.mail.parts import Limits
 from supportpilot.mail.threading import Claim, standing
 from supportpilot.service import intake
 from supportpilot.types import InboundMessage, Ports
-
-log = logging.getLogger(__name__)
 
 CHANNEL = "email"
 MAX_ATTEMPTS = 5            # of reading one mail: more mean that it kills whoever reads it
@@ -127,7 +124,6 @@ def _quarantine(desk: _Desk, sender: str, reason: str, mail: ParsedMail | None =
         if mail is not None:
             mails.note_facts(conn, desk.mail_id, _facts(mail))
         mails.finish(conn, desk.mail_id, End("quarantined", reason, quarantine_id=kept))
-    log.warning("mail %s is in quarantine as %s", desk.mail_id, kept)
     return Outcome(desk.mail_id, "quarantined", reason, quarantine_id=kept)
 
 
