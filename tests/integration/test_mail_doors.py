@@ -82,7 +82,7 @@ def test_a_mail_from_the_pipe_is_stored_and_filed_and_the_mta_hears_0(database_u
 
 
 # where the door dies, and whether the mail is stored by then
-KILLS = [("supportpilot.db.mails:store", False), ("supportpilot.service.mail_in:store!", True),
+KILLS = [("supportpilot.db.mails:store!", False), ("supportpilot.service.mail_in:store!", True),
          ("supportpilot.service.intake:receive!", True), ("supportpilot.db.mails:finish!", True)]
 
 
@@ -203,17 +203,17 @@ def many(count: int, start: int = 0) -> list[bytes]:
 
 def test_a_mailbox_is_read_once_and_goes_on_where_it_was(dovecot: Dovecot, database_url: str, conn: Connection) -> None:
     dovecot.deliver(*many(3))
-    words = {"IMAP_URLS": dovecot.url}
-    assert b"3 taken, 0 not filed" in door(database_url, "poll", **words).stdout
+    settings, folder = load_settings(imap_urls=dovecot.url), read_folders(dovecot.url)[0]
+    assert b"3 taken, 0 not filed" in door(database_url, "poll", IMAP_URLS=dovecot.url).stdout
     assert bodies(conn) == ["第0封", "第1封", "第2封"]
     assert dovecot.flags() == [True] * 3
     dovecot.deliver(*many(2, 3))
     with dovecot.box() as box:      # a person reads in the same mailbox
         box.flag(box.uids(), "\\Seen", value=True)
-    got = door(database_url, "poll", "--json", **words)
-    assert b'"taken": 2' in got.stdout
-    assert len(bodies(conn)) == 5
-    assert b"0 taken" in door(database_url, "poll", **words).stdout
+    with Database(database_url) as db:
+        assert mail_poll.poll(db, settings, Ports(), folder) == mail_poll.Polled(folder.id, taken=2)
+        assert len(bodies(conn)) == 5
+        assert mail_poll.poll(db, settings, Ports(), folder).taken == 0
 
 
 def test_a_folder_that_is_numbered_anew_is_read_again_and_opens_nothing(dovecot: Dovecot, database_url: str, conn: Connection) -> None:
@@ -227,8 +227,8 @@ def test_a_folder_that_is_numbered_anew_is_read_again_and_opens_nothing(dovecot:
     assert bodies(conn) == ["第0封", "第1封"]
 
 
-POLL_KILLS = [("supportpilot.service.mail_poll:_fetch!", 2), ("supportpilot.db.mailboxes:advance!", 3),
-              ("supportpilot.service.mail_poll:_take!", 2), ("supportpilot.service.intake:receive!", 2)]
+POLL_KILLS = [("supportpilot.db.mailboxes:advance!", 3), ("supportpilot.service.mail_poll:_take!", 2),
+              ("supportpilot.service.intake:receive!", 2)]
 
 
 def test_a_reader_that_is_killed_again_and_again_takes_every_mail_once(dovecot: Dovecot, database_url: str, conn: Connection) -> None:
@@ -280,11 +280,15 @@ def test_163_is_told_our_name_before_select_and_a_huge_mail_is_not_fetched(netea
     assert "1000000000 bytes" in held["reason"]
 
 
-def test_a_mailbox_that_is_away_is_one_line_and_keeps_nobody_from_the_others(netease: Netease, database_url: str, conn: Connection) -> None:
-    got = door(database_url, "poll", IMAP_URLS=f"imap+insecure://u:hush-hush@127.0.0.1:1/INBOX {netease.url}")
-    assert got.returncode == 1
-    assert got.stderr.count(b"127.0.0.1/INBOX") == 1
-    assert b"hush" not in got.stdout + got.stderr
+def test_a_mailbox_that_is_away_is_one_line_and_keeps_nobody_from_the_others(
+        netease: Netease, database_url: str, conn: Connection, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("DATABASE_URL", database_url)
+    monkeypatch.setenv("IMAP_URLS", f"imap+insecure://u:hush-hush@127.0.0.1:1/INBOX {netease.url}")
+    get_settings.cache_clear()
+    assert run(["email", "poll"]) == 1
+    said = capsys.readouterr()
+    assert said.err.count("\n") == 1
+    assert "hush" not in said.out + said.err
     assert bodies(conn) == ["第0封"]
 
 
