@@ -15,11 +15,11 @@ from supportpilot.mail import markers
 from supportpilot.mail.quotes import Split, split
 
 MAX_HTML_CHARS = 1_000_000
-DROPPED = ("script", "style", "head", "title", "noscript", "template", "svg", "object", "form//input")
+MAX_QUOTES = 200            # of one kind; more are no letter any more
+DROPPED = ("script", "style", "head", "title", "noscript", "template", "svg", "object")
 
 _CONFIG = ParserConfig(css=RELAXED_CSS_PROFILE, display_links=False, display_images=False)
 _BLANKS = re.compile(r"\n[ \t]*(?:\n[ \t]*)+\n")
-_TAGS = re.compile(r"<[^>]{0,2000}>")
 _DECLARATION = re.compile(r"^\s*<\?xml[^>]*\?>")
 
 
@@ -52,7 +52,7 @@ def _tree(html: str) -> Any:  # noqa: ANN401 -- lxml's element
         tree = lxml.html.document_fromstring(_DECLARATION.sub("", html[:MAX_HTML_CHARS]))
     except (etree.LxmlError, ValueError, AssertionError):
         return None
-    etree.strip_elements(tree, *DROPPED[:-1], etree.Comment, with_tail=False)
+    etree.strip_elements(tree, *DROPPED, etree.Comment, with_tail=False)
     for element in tree.xpath("//*[@hidden or contains(translate(@style, ' ', ''), 'display:none')]"):
         if element.getparent() is not None:
             element.drop_tree()
@@ -76,7 +76,7 @@ def _take_quotes(tree: Any) -> str | None:  # noqa: ANN401
     """Take the quotes out of the tree and return their text; None (and an unchanged tree) if they are answered between."""
     taken: list[tuple[Any, str]] = []
     for path, extent in markers.HTML:
-        for element in tree.xpath(path):
+        for element in tree.xpath(path)[:MAX_QUOTES]:
             if not any(_is_inside(element, other) for other, _ in taken):
                 taken = [(other, kind) for other, kind in taken if not _is_inside(other, element)] + [(element, extent)]
     if not taken or _text_after(tree, taken) or _carries_forward(taken):

@@ -45,6 +45,7 @@ KEPT = {
     "a sentence about the original mail": "请看我的原始邮件,里面有截图。\n原始邮件里写了单号。",
     "answers between the lines": f"我的回答在下面:\n\n> {OLD}\n授权过了,没有用。\n> 客服\n还是 E3001。",
     "an answer below the quote": f"在 2026-12-02 15:00:00，客服 <help@example.com> 写道：\n> {OLD}\n\n授权过了,没有用。",
+    "answers between the lines of a reply": f"见下面:\n\n在 2026-12-02 15:00:00，客服 <help@example.com> 写道：\n> {OLD}\n授权过了,没有用。\n> 客服",
     "nothing but a quote": f"------------------ 原始邮件 ------------------\n发件人: 客服\n\n{OLD}",
     "a list with one head line": "From: 北京\nTo: 上海\n请开发票,谢谢。",
     "a bill": "收件人: 王敏\n地址: 北京市\n电话: 123",
