@@ -28,7 +28,8 @@ DEFAULT_PRICES: dict[str, tuple[str, str, str]] = {
 
 # Settings that may come from a file named by <NAME>_FILE (container secrets); so may WEBHOOK_SECRET_<CHANNEL>.
 SECRETS = ("database_url", "redis_url", "broker_url", "openai_api_key", "webhook_secret", "reply_callback_secret", "flower_basic_auth",
-           "chatwoot_token", "zendesk_token", "freshdesk_token", "intercom_token", "zammad_token")
+           "chatwoot_token", "zendesk_token", "freshdesk_token", "intercom_token", "zammad_token",
+           "mail_secret", "imap_urls")
 CHANNEL_SECRETS = "WEBHOOK_SECRET_"
 FILE = "_FILE"
 
@@ -162,6 +163,17 @@ class Settings(BaseSettings):
     public_url: str = Field("http://127.0.0.1:8000", description="where customers reach this server; start of citation links")
     max_body_bytes: Count = Field(262_144, description="largest webhook request in bytes")
     max_message_chars: Count = Field(20_000, description="longest customer message in characters; longer ones go to quarantine")
+    mail_addresses: str = Field("", description="our own addresses, separated by spaces; the first is the one customers write to. Mail from them is our own and ignored")
+    mail_secret: str | None = Field(None, description="secret that signs reply addresses and body markers; unset: none is believed")
+    mail_authserv_id: str | None = Field(None, description="name by which our own mail server signs Authentication-Results; unset: no sender is vouched for, so mail opens tickets without account and history")
+    mail_trust_senders: bool = Field(default=False, description="believe the sender of every mail without Authentication-Results: closed networks and trials only")
+    mail_max_bytes: Count = Field(26_214_400, description="largest mail in bytes; of a larger one only the head is kept, in quarantine, or its sender gets it back")
+    mail_max_attachments: Annotated[int, Field(ge=0, le=1000)] = Field(20, description="files of one mail that are stored; more are listed only")
+    mail_max_attachment_bytes: Count = Field(10_485_760, description="largest file of a mail that is stored, in bytes; a larger one is listed only")
+    imap_urls: str | None = Field(None, description="mailboxes to read, separated by spaces: imaps://user:password@host:993/INBOX (imap:// for STARTTLS; user and password percent-encoded)")
+    imap_poll_seconds: Period = Field(60.0, description="seconds between two looks into each mailbox")
+    imap_timeout_seconds: Positive = Field(30.0, description="seconds the IMAP server may take for one answer")
+    imap_first_days: NotNegative = Field(2.0, description="days that a mail may be old when a mailbox is read for the first time; older ones are left alone")
     flower_basic_auth: str | None = Field(None, description="user:password of Flower; unset: `up` makes one and prints it")
     host: str = Field("127.0.0.1", description="address the web server and Flower listen on")
     port: Annotated[int, Field(ge=0, le=65535)] = Field(8000, description="port of the web server; taken: the next free one")
