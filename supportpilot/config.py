@@ -30,6 +30,8 @@ DEFAULT_PRICES: dict[str, tuple[str, str, str]] = {
 SECRETS = ("database_url", "redis_url", "broker_url", "openai_api_key", "webhook_secret", "reply_callback_secret", "flower_basic_auth",
            "chatwoot_token", "zendesk_token", "freshdesk_token", "intercom_token", "zammad_token",
            "mail_secret", "imap_urls")
+# People write mails slower than lines of a chat; what an operator sets goes before these.
+CHANNEL_DEFAULTS = {("turn_debounce_seconds", "email"): "20", ("turn_debounce_max_seconds", "email"): "60"}
 CHANNEL_SECRETS = "WEBHOOK_SECRET_"
 FILE = "_FILE"
 
@@ -129,8 +131,8 @@ class Settings(BaseSettings):
     resolve_after_hours: Positive = Field(24.0, description="quiet hours after which an answered ticket is resolved and part of the customer's history")
     profile_debounce_seconds: NotNegative = Field(5.0, description="seconds to wait for more changes before a customer's profile is made anew")
     erased_ids_days: Positive = Field(365.0, description="days for which keyed hashes of erased messages' ids are kept, so that a sender's retry or a mailbox read again brings none back")
-    turn_debounce_seconds: NotNegative = Field(2.0, description="quiet seconds to wait for the customer's next line; 0 turns waiting off everywhere")
-    turn_debounce_max_seconds: NotNegative = Field(10.0, description="longest wait from the first line, in seconds")
+    turn_debounce_seconds: NotNegative = Field(2.0, description="quiet seconds to wait for the customer's next line; for e-mail 20 while this is unset; 0 turns waiting off everywhere")
+    turn_debounce_max_seconds: NotNegative = Field(10.0, description="longest wait from the first line, in seconds; for e-mail 60 while this is unset")
     conversation_idle_minutes: Positive = Field(30.0, description="minutes of silence after which a message without an id opens a new ticket")
 
     retention_days: NotNegative = Field(90.0, description="quiet days of a resolved ticket after which only its last snapshot is kept; as long are replays, settled quarantine and the bytes of mails that were read; 0: for ever")
@@ -290,11 +292,16 @@ class Settings(BaseSettings):
         return self.data_dir / "run.json"
 
     def channel_value(self, name: str, channel: str) -> str | None:
-        """Return the channel's own value of a setting (`NAME_CHANNEL` in the environment), else the general one."""
+        """Return the channel's own value of a setting (`NAME_CHANNEL` in the environment), else the general one.
+
+        A default that is the channel's own goes before the general default, not before a general value that was set.
+        """
         variable = f"{name}_{channel}".upper()
         own = os.environ.get(variable) or (secret_from_file(variable) if variable.startswith(CHANNEL_SECRETS) else None)
         if own:
             return own
+        if name.lower() not in self.model_fields_set and (name.lower(), channel) in CHANNEL_DEFAULTS:
+            return CHANNEL_DEFAULTS[name.lower(), channel]
         general = getattr(self, name.lower())
         return None if general is None else str(general)
 

@@ -90,14 +90,21 @@ def notes(conn: Connection, ticket_id: str) -> list[Row]:
 
 
 def restart_quiet_window(conn: Connection, ticket_id: str, quiet_seconds: float, longest_seconds: float) -> None:
-    """Move `due_at` of all the ticket's pending messages: the quiet window starts anew, capped from the first."""
+    """Move `due_at` of all the ticket's pending messages: the quiet window starts anew, capped from the first.
+
+    A message that a turn has taken is nobody's first any more, even if that turn was replaced: counted from it, the
+    window of what comes in mid-turn would be over before it began, and every line of a burst be a turn of its own.
+    """
     conn.execute(
         """
         UPDATE desk.inbox i
-        SET due_at = least(clock_timestamp() + make_interval(secs => %s), f.first + make_interval(secs => %s))
-        FROM (SELECT min(received_at) AS first FROM desk.inbox WHERE ticket_id = %s AND state = 'pending') f
-        WHERE i.ticket_id = %s AND i.state = 'pending'
-        """, (quiet_seconds, longest_seconds, ticket_id, ticket_id))
+        SET due_at = least(clock_timestamp() + make_interval(secs => %(quiet)s), f.first + make_interval(secs => %(longest)s))
+        FROM (SELECT min(received_at) AS first FROM desk.inbox
+              WHERE ticket_id = %(ticket)s AND state = 'pending'
+                AND seq > coalesce((SELECT max(highest_seq) FROM desk.turns
+                                    WHERE ticket_id = %(ticket)s AND status IN ('running', 'replaced')), 0)) f
+        WHERE i.ticket_id = %(ticket)s AND i.state = 'pending'
+        """, {"quiet": quiet_seconds, "longest": longest_seconds, "ticket": ticket_id})
 
 
 def seconds_until_due(conn: Connection, message_id: str) -> float:

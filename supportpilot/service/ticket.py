@@ -223,7 +223,7 @@ def outcome_of_message(db: Database, message_id: str) -> dict[str, Any] | None:
     """Return {"outcome", "reply", "turn_id"} once the message's turn has ended or parked, else None."""
     with db.connection() as conn:
         turn = turns.of_message(conn, message_id)
-        if turn is None or turn["status"] == "running":
+        if turn is None or turn["status"] in {"running", "replaced"}:
             return None
         key = reply_key(turn["turn_id"])
         said = outbox.body_of(conn, key)
