@@ -80,6 +80,9 @@ def choose_ticket(conn: Connection, message: InboundMessage, idle_minutes: float
 
     A ticket or conversation is joined only by its own contact; anybody else gets a new, linked ticket.
     """
+    joined = tickets.get(conn, message.joins) if message.joins else None
+    if joined is not None:
+        return joined
     if message.ticket_id:
         named = tickets.get(conn, message.ticket_id)
         if named is not None and named.contact == message.contact:
@@ -92,7 +95,7 @@ def choose_ticket(conn: Connection, message: InboundMessage, idle_minutes: float
         if found.contact == message.contact:
             return found
         return _open(conn, message, linked_to=found.id)
-    current = tickets.current_of_contact(conn, message.contact, message.channel, idle_minutes)
+    current = tickets.current_of_contact(conn, message, idle_minutes)
     return current or _open(conn, message)
 
 
