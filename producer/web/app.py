@@ -9,7 +9,7 @@ from fastapi import FastAPI
 
 from producer.channels.registry import STANDARD
 from producer.signatures import check_secrets
-from producer.web import auth, errors, health, home, kb, static, webhooks
+from producer.web import api, approvals, auth, errors, health, home, kb, static, webhooks
 from producer.web.headers import SecurityHeaders
 from producer.web.state import Site
 from supportpilot.config import Settings
@@ -33,7 +33,7 @@ def create_app(settings: Settings, db: Database, ports: Ports, *,
     app.state.site = Site(settings, db, ports, clock)
     errors.install(app)
     auth.install(app)
-    for part in (webhooks, kb, health, static, auth, home):
+    for part in (webhooks, kb, health, static, auth, home, approvals, api):
         app.include_router(part.router)
     app.add_middleware(errors.LastResort)
     app.add_middleware(SecurityHeaders)
