@@ -153,8 +153,11 @@ def release(conn: Connection, work: Work, settings: Settings, outcome: str, entr
     inbox.set_state(conn, [m for m in turn.message_ids if m in entry_ids], "done")
     turns.finish(conn, turn.turn_id, "done", outcome)
     approvals.mark_applied(conn, turn.turn_id)
-    status = _status_after_turn(ticket.status, turn, outcome, answered=_has_reply(conn, turn))
+    answered = _has_reply(conn, turn)
+    status = _status_after_turn(ticket.status, turn, outcome, answered=answered)
     tickets.set_status(conn, work.ticket_id, status)
+    if status == "answered" and not answered:       # thanks that only triage knew for such
+        tickets.close_again(conn, work.ticket_id, turn.message_ids)
     return _go_on(conn, work, settings)
 
 
