@@ -18,8 +18,8 @@ app = typer.Typer(help="Notifications to colleagues: try the targets, list what 
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
-COLUMNS = [("notification", "id"), ("kind", "kind"), ("about", "subject_id"), ("ticket", "ticket_id"), ("state", "state"),
-           ("attempts", "attempts"), ("targets", "shown"), ("error", "last_error"), ("made", "created_at")]
+COLUMNS = [("notification", "id"), ("kind", "kind"), ("about", "subject_id"), ("state", "state"), ("targets", "shown"),
+           ("made", "created_at")]
 
 
 @app.command("test")
@@ -58,4 +58,4 @@ def list_(as_json: AsJson = False) -> None:
 
 
 def _with_targets(row: Row) -> dict[str, Any]:
-    return {**row, "shown": ", ".join(f"{target['service']} {target['state']}" for target in row["targets"])}
+    return {**row, "shown": ", ".join(f"{target['number']} {target['service']} {target['state']}" for target in row["targets"])}

@@ -23,7 +23,7 @@ from typing_extensions import override
 APP = "SupportPilot"
 SHORTEST_SECRET = 4
 LONGEST_ERROR = 160
-_WORDS = re.compile(r"[^\w.~+-]+")
+_PIECES, _WORDS = re.compile(r"[/?&=#,;\s]+"), re.compile(r"[^\w.~+-]+")
 
 
 class Overheard(logging.Handler):
@@ -136,7 +136,7 @@ def masked(text: str, url: str) -> str:
 def _parts(url: str) -> Iterator[str]:
     _, _, rest = url.partition("://")
     for form in (rest, unquote(rest)):
-        yield from (word for word in [form, *_WORDS.split(form)] if len(word) >= SHORTEST_SECRET)
+        yield from (word for word in [form, *_PIECES.split(form), *_WORDS.split(form)] if len(word) >= SHORTEST_SECRET)
     try:
         password = unquote(urlsplit(url).password or "")
     except ValueError:
