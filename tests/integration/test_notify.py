@@ -256,7 +256,7 @@ def test_targets_that_hang_or_answer_by_drops_end_with_their_time_and_keep_nobod
 def test_a_refusal_with_status_200_and_a_redirect_are_no_success(db, chat):
     office = telling(db, chat.url(f"no/{SECRET}"), chat.url("move"))
     said = tell(office, asked_for(office).id)
-    assert "1 JSON: refused: errcode 310000 keywords not in content /***/***" in said
+    assert "1 JSON: refused: errcode 310000 keywords not in content /no/***" in said
     assert "2 JSON: Failed to send JSON POST notification: error=302." in said
     assert [path for path, _ in chat.got if "moved" in path] == []
 
