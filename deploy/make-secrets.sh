@@ -46,6 +46,7 @@ put webhook_secret "whsec_$(head -c 32 /dev/urandom | base64 | tr -d '\n')"
 put reply_callback_secret "whsec_$(head -c 32 /dev/urandom | base64 | tr -d '\n')"
 put flower_basic_auth "admin:$(random)"
 put openai_api_key ""
+put notify_urls ""
 for helpdesk in chatwoot zendesk freshdesk intercom zammad; do
     put "${helpdesk}_token" ""
 done

@@ -13,7 +13,19 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from supportpilot.config import Settings
-from supportpilot.db import approvals, audit, commitments, erasures, inbox, leases, llm_calls, outbox, tickets, turns
+from supportpilot.db import (
+    approvals,
+    audit,
+    commitments,
+    erasures,
+    inbox,
+    leases,
+    llm_calls,
+    notifications,
+    outbox,
+    tickets,
+    turns,
+)
 from supportpilot.db.approvals import Asked
 from supportpilot.db.outbox import OutboxEntry
 from supportpilot.db.pool import Connection
@@ -134,6 +146,7 @@ def park(conn: Connection, work: Work, settings: Settings, interrupt_id: str, pa
     inbox.set_state(conn, work.turn.message_ids, "done")
     leases.free(conn, work.ticket_id)
     audit.record(conn, "agent", "approval.requested", ticket_id=work.ticket_id, subject=approval.id)
+    notifications.put(conn, "approval", work.ticket_id, approval.id, f"approval:{approval.id}:asked")
     return approval.id
 
 
@@ -243,6 +256,7 @@ def give_up(conn: Connection, turn: TurnRow, reason: str, notice: Notice) -> str
     approvals.withdraw(conn, turn.ticket_id)
     tickets.set_status(conn, turn.ticket_id, rules.ticket_after(ticket.status, "escalate"))
     tickets.set_handoff_reason(conn, turn.ticket_id, f"given up: {reason[:300]}")
+    notifications.put_handoff(conn, turn.ticket_id, f"turn:{turn.turn_id}")
     if not turn.silent:
         text = notice(conn, turn.ticket_id)
         commitments.put_reply(conn, OutboxEntry(turn.ticket_id, turn.turn_id, reply_key(turn.turn_id), "handoff", text),
