@@ -27,7 +27,7 @@ DEFAULT_PRICES: dict[str, tuple[str, str, str]] = {
 }
 
 # Settings that may come from a file named by <NAME>_FILE (container secrets); so may WEBHOOK_SECRET_<CHANNEL>.
-SECRETS = ("database_url", "redis_url", "broker_url", "openai_api_key", "webhook_secret", "reply_callback_secret", "flower_basic_auth",
+SECRETS = ("database_url", "redis_url", "broker_url", "openai_api_key", "webhook_secret", "reply_callback_secret", "flower_basic_auth", "customer_link_secret",
            "chatwoot_token", "zendesk_token", "freshdesk_token", "intercom_token", "zammad_token")
 CHANNEL_SECRETS = "WEBHOOK_SECRET_"
 FILE = "_FILE"
@@ -39,6 +39,7 @@ Period = Annotated[float, Field(ge=0.1, le=1e6, allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=1, le=10**9)]
 Price = Annotated[Decimal, Field(ge=0)]
 WEB = ("http", "https")
+LINK_SECRET_BYTES = 32
 _LIMIT = re.compile(r"[1-9][0-9]{0,5}/[1-9][0-9]{0,5}")
 SCHEMES = {"database_url": ("postgresql", "postgres"), "redis_url": ("redis", "rediss", "sentinel", "redis+socket"),
            "broker_url": ()}        # whatever Celery has a transport for
@@ -160,6 +161,8 @@ class Settings(BaseSettings):
     trusted_addresses: str = Field("zendesk freshdesk intercom zammad", description="channels, separated by spaces, whose word for the sender's address is believed without proof (a Chatwoot visitor can type any); elsewhere an unproven address opens a ticket without the customer's data")
     ticket_rate_limits: str = Field("10/10 15/30 25/60 50/180 100/600", description="answers/minutes per ticket and per recipient, separated by spaces; past one of them the ticket goes to a human; empty or off: no limit")
     public_url: str = Field("http://127.0.0.1:8000", description="where customers reach this server; start of citation links")
+    customer_link_secret: str | None = Field(None, description="makes the links to customers' own pages: at least 32 random characters; several separated by spaces: the first makes links, all of them open; unset: no links, no pages")
+    customer_link_days: Positive = Field(180.0, description="days after a ticket's last message for which the customer's link opens it")
     max_body_bytes: Count = Field(262_144, description="largest webhook request in bytes")
     max_message_chars: Count = Field(20_000, description="longest customer message in characters; longer ones go to quarantine")
     flower_basic_auth: str | None = Field(None, description="user:password of Flower; unset: `up` makes one and prints it")
@@ -235,6 +238,13 @@ class Settings(BaseSettings):
             raise ValueError("must be user:password, without a comma")
         return value
 
+    @field_validator("customer_link_secret")
+    @classmethod
+    def _link_secret(cls, value: str | None) -> str | None:
+        if value is not None and any(len(secret.encode()) < LINK_SECRET_BYTES for secret in value.split() or [""]):
+            raise ValueError(f"must be at least {LINK_SECRET_BYTES} random characters (`openssl rand -hex 32`)")
+        return value
+
     @model_validator(mode="after")
     def _small_model(self) -> Self:
         """A default that names the offline model's small one would be asked of every other provider too."""
@@ -289,6 +299,10 @@ class Settings(BaseSettings):
     def webhook_secrets(self, channel: str) -> list[str]:
         """Return the secrets that may sign for a channel; several while one is being replaced."""
         return (self.channel_value("WEBHOOK_SECRET", channel) or "").split()
+
+    def link_secrets(self) -> list[str]:
+        """Return the secrets of customers' links, the one that makes them first; [] where pages are off."""
+        return (self.customer_link_secret or "").split()
 
     def debounce(self, channel: str) -> tuple[float, float]:
         """Return (quiet seconds, longest seconds) to wait on a channel; (0, 0) if waiting is off.

@@ -27,6 +27,7 @@ class InboundMessage:
         ticket_id: the ticket the sender names; believed only if it is this contact's.
         conversation_id: the channel's own conversation id.
         sent_at: the sender's clock; shown, never compared.
+        ticket_only: joins the ticket it names or none: a page of an erased ticket must open no new one.
         proven: the channel vouches for the contact's address; else the ticket gets no customer's data.
     """
 
@@ -42,6 +43,7 @@ class InboundMessage:
     sent_at: datetime | None = None
     author: Author = "customer"
     proven: bool = True
+    ticket_only: bool = False
 
 
 @dataclass(frozen=True)
