@@ -160,6 +160,12 @@ def to_remind(conn: Connection, shares: Sequence[float], *, approval_id: str | N
     return [(str(r["id"]), float(r["share"])) for r in found]
 
 
+def count_pending(conn: Connection) -> int:
+    """Return how many rows are undecided."""
+    row = conn.execute("SELECT count(*) AS n FROM desk.approvals WHERE status = 'pending'").fetchone()
+    return int(row["n"]) if row else 0
+
+
 def pending_of_ticket(conn: Connection, ticket_id: str) -> Approval | None:
     """Return the ticket's pending approval."""
     return _record(conn.execute("SELECT * FROM desk.approvals WHERE ticket_id = %s AND status = 'pending' LIMIT 1",

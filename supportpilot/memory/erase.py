@@ -71,6 +71,7 @@ OWN = {
 # No row of these is about a customer.
 UNRELATED = {
     "kb.articles": "help centre", "kb.chunks": "help centre", "kb.embeddings": "help centre",
+    "desk.approvers": "staff", "desk.sessions": "staff", "desk.form_keys": "hashes of sent forms",
     "desk.demo_data": "mark of `seed`", "public.checkpoint_migrations": "schema version of the saver",
     "public._yoyo_log": "migrations", "public._yoyo_migration": "migrations", "public._yoyo_version": "migrations",
     "public.yoyo_lock": "migrations",

@@ -33,6 +33,12 @@ def list_approvals(db: Database, status: str | None = None) -> list[Approval]:
         return approvals.rows(conn, status=status)
 
 
+def count_pending(db: Database) -> int:
+    """Return how many approvals wait for a decision."""
+    with db.connection() as conn:
+        return approvals.count_pending(conn)
+
+
 def get_approval(db: Database, approval_id: str) -> Approval:
     """Return one approval.
 
