@@ -107,13 +107,13 @@ def write(db: Database, settings: Settings, ports: Ports, token: str, form: Mapp
 
     Raises:
         NotFound: the token opens nothing.
-        Unusable: the text is empty or too long, or the key is none.
+        Unusable: the text is empty or too long, or the key is none; the text is `empty`, `long` or `form`.
         TooMany: more than a person writes.
         Unavailable: the database is away.
     """
     key, text = form.get("key", ""), clean(form.get("body", ""), settings.max_message_chars)
     if not _FORM_KEY.fullmatch(key):
-        raise Unusable("key")
+        raise Unusable("form")
     with db.connection() as conn:
         opened = open_link(conn, settings, token)
         message = _message(opened, key, text)
