@@ -34,6 +34,8 @@ router = APIRouter()
 PRIVATE = {"cache-control": "no-store", "referrer-policy": "no-referrer", "x-robots-tag": "noindex, nofollow, noarchive"}
 RETRY_SECONDS = {429: "60", 503: "5"}
 _MARKDOWN = MarkdownIt("commonmark", {"html": False, "breaks": True}).enable("table")
+# What stands below a list without an empty line is meant as a new paragraph; Markdown takes it for the last item's.
+_AFTER_LIST = re.compile(r"^((?:[0-9]{1,3}[.)]|[-*+]) [^\n]*)\n(?=[^\s\d*+-])", re.MULTILINE)
 _TOKEN = re.compile(r"[A-Za-z0-9-]{1,100}")
 
 
@@ -152,6 +154,6 @@ def _query(request: Request) -> str:
 
 def reply_html(body: str) -> Markup:
     """Render a reply: Markdown without raw HTML and pictures; links open beside the page and tell nobody its address."""
-    html = nh3.clean(_MARKDOWN.render(body), tags=nh3.ALLOWED_TAGS - {"img"}, url_schemes={"http", "https", "mailto"},
+    html = nh3.clean(_MARKDOWN.render(_AFTER_LIST.sub(r"\1\n\n", body)), tags=nh3.ALLOWED_TAGS - {"img"}, url_schemes={"http", "https", "mailto"},
                      set_tag_attribute_values={"a": {"target": "_blank"}})
     return Markup(html)  # noqa: S704 -- cleaned just here

@@ -17,6 +17,7 @@ from fixtures.site import HTML, hidden_fields, served
 from starlette.testclient import TestClient
 
 from producer.web.app import create_app
+from producer.web.customer import reply_html
 from supportpilot.db.pool import Connection, Database
 from supportpilot.errors import Unavailable
 from supportpilot.service import customer, customer_page, links, ticket
@@ -305,3 +306,10 @@ def test_live_progress_is_told_in_plain_words_and_nothing_else(own: Own, board: 
     assert steps == ["正在阅读您的消息"] * 3 + ["正在查阅帮助文档", "正在撰写回复", "正在核对回复", "正在发送回复"]
     assert {kind for kind, _ in seen} == {"step", "changed"}
     assert all(set(data) == {"text" if kind == "step" else "pulse"} for kind, data in seen)
+
+
+def test_a_line_below_a_list_is_a_paragraph_of_its_own() -> None:
+    html = reply_html("步骤:\n1. 打开设置\n2. 点重新授权\n手机端不行。")
+    assert "<li>点重新授权</li>" in html
+    assert "<p>手机端不行。</p>" in html
+    assert reply_html("- 一\n- 二\n  还是二").count("<li>") == 2
