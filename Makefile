@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-unit chaos lint seed pins clean
+.PHONY: help setup demo test test-unit peers chaos lint seed pins clean
 JOBS ?= auto
 SEED ?= 1
 DURATION ?= 600
@@ -27,6 +27,10 @@ demo: $(READY)  ## the main job from end to end, narrated, in under three minute
 
 test: $(READY)  ## unit tests and integration tests (they start their own servers); JOBS=0: one process
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup --no-loadscope-reorder
+
+peers:  ## Debian's Chromium, a Chinese font and Dovecot, for the tests that are skipped without them (as root)
+	apt-get -qq update
+	DEBIAN_FRONTEND=noninteractive apt-get -qq install --yes --no-install-recommends chromium fonts-wqy-zenhei dovecot-imapd >/dev/null
 
 test-unit: $(READY)  ## unit tests only, no servers
 	$(BIN)/python -m pytest tests/unit

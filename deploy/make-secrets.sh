@@ -50,3 +50,5 @@ put openai_api_key ""
 for helpdesk in chatwoot zendesk freshdesk intercom zammad; do
     put "${helpdesk}_token" ""
 done
+put mail_secret "$(random)"
+put imap_urls ""

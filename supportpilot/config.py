@@ -28,7 +28,10 @@ DEFAULT_PRICES: dict[str, tuple[str, str, str]] = {
 
 # Settings that may come from a file named by <NAME>_FILE (container secrets); so may WEBHOOK_SECRET_<CHANNEL>.
 SECRETS = ("database_url", "redis_url", "broker_url", "openai_api_key", "webhook_secret", "reply_callback_secret", "flower_basic_auth", "customer_link_secret",
-           "chatwoot_token", "zendesk_token", "freshdesk_token", "intercom_token", "zammad_token")
+           "chatwoot_token", "zendesk_token", "freshdesk_token", "intercom_token", "zammad_token",
+           "mail_secret", "imap_urls")
+# People write mails slower than lines of a chat; what an operator sets goes before these.
+CHANNEL_DEFAULTS = {("turn_debounce_seconds", "email"): "20", ("turn_debounce_max_seconds", "email"): "60"}
 CHANNEL_SECRETS = "WEBHOOK_SECRET_"
 FILE = "_FILE"
 
@@ -130,12 +133,12 @@ class Settings(BaseSettings):
     resolve_after_hours: Positive = Field(24.0, description="quiet hours after which an answered ticket is resolved and part of the customer's history")
     profile_debounce_seconds: NotNegative = Field(5.0, description="seconds to wait for more changes before a customer's profile is made anew")
     erased_ids_days: Positive = Field(365.0, description="days for which keyed hashes of erased messages' ids are kept, so that a sender's retry or a mailbox read again brings none back")
-    turn_debounce_seconds: NotNegative = Field(2.0, description="quiet seconds to wait for the customer's next line; 0 turns waiting off everywhere")
-    turn_debounce_max_seconds: NotNegative = Field(10.0, description="longest wait from the first line, in seconds")
+    turn_debounce_seconds: NotNegative = Field(2.0, description="quiet seconds to wait for the customer's next line; for e-mail 20 while this is unset; 0 turns waiting off everywhere")
+    turn_debounce_max_seconds: NotNegative = Field(10.0, description="longest wait from the first line, in seconds; for e-mail 60 while this is unset")
     conversation_idle_minutes: Positive = Field(30.0, description="minutes of silence after which a message without an id opens a new ticket")
 
-    retention_days: NotNegative = Field(90.0, description="quiet days of a resolved ticket after which only its last snapshot is kept; as long are replays and settled quarantine; 0: for ever")
-    retention_forget_days: NotNegative = Field(730.0, description="quiet days of a resolved ticket after which its conversation's last snapshot and its summaries go too; as long is held quarantine; 0: for ever")
+    retention_days: NotNegative = Field(90.0, description="quiet days of a resolved ticket after which only its last snapshot is kept; as long are replays, settled quarantine and the bytes of mails that were read; 0: for ever")
+    retention_forget_days: NotNegative = Field(730.0, description="quiet days of a resolved ticket after which its conversation's last snapshot and its summaries go too, and the words and files of its mails; as long is held quarantine; 0: for ever")
     retention_llm_calls_days: NotNegative = Field(0.0, description="days that the records of model calls are kept, of open tickets always; what is deleted is missing in `costs`; 0: for ever")
 
     webhook_secret: str | None = Field(None, description="secret of signed webhooks (whsec_...), several separated by spaces; per channel WEBHOOK_SECRET_<CHANNEL>")
@@ -167,6 +170,17 @@ class Settings(BaseSettings):
     session_hours: Positive = Field(12.0, description="hours that a login of the staff lasts")
     max_body_bytes: Count = Field(262_144, description="largest webhook request in bytes")
     max_message_chars: Count = Field(20_000, description="longest customer message in characters; longer ones go to quarantine")
+    mail_addresses: str = Field("", description="our own addresses, separated by spaces; the first is the one customers write to. Mail from them is our own and ignored")
+    mail_secret: str | None = Field(None, description="secret that signs reply addresses and body markers; unset: none is believed")
+    mail_authserv_id: str | None = Field(None, description="name by which our own mail server signs Authentication-Results; unset: no sender is vouched for, so mail opens tickets without account and history")
+    mail_trust_senders: bool = Field(default=False, description="believe the sender of every mail without Authentication-Results: closed networks and trials only")
+    mail_max_bytes: Count = Field(26_214_400, description="largest mail in bytes; of a larger one only the head is kept, in quarantine, or its sender gets it back")
+    mail_max_attachments: Annotated[int, Field(ge=0, le=1000)] = Field(20, description="files of one mail that are stored; more are listed only")
+    mail_max_attachment_bytes: Count = Field(10_485_760, description="largest file of a mail that is stored, in bytes; a larger one is listed only")
+    imap_urls: str | None = Field(None, description="mailboxes to read, separated by spaces: imaps://user:password@host:993/INBOX (imap:// for STARTTLS; user and password percent-encoded)")
+    imap_poll_seconds: Period = Field(60.0, description="seconds between two looks into each mailbox")
+    imap_timeout_seconds: Positive = Field(30.0, description="seconds the IMAP server may take for one answer")
+    imap_first_days: NotNegative = Field(2.0, description="days that a mail may be old when a mailbox is read for the first time; older ones are left alone")
     flower_basic_auth: str | None = Field(None, description="user:password of Flower; unset: `up` makes one and prints it")
     host: str = Field("127.0.0.1", description="address the web server and Flower listen on")
     port: Annotated[int, Field(ge=0, le=65535)] = Field(8000, description="port of the web server; taken: the next free one")
@@ -290,11 +304,16 @@ class Settings(BaseSettings):
         return self.data_dir / "run.json"
 
     def channel_value(self, name: str, channel: str) -> str | None:
-        """Return the channel's own value of a setting (`NAME_CHANNEL` in the environment), else the general one."""
+        """Return the channel's own value of a setting (`NAME_CHANNEL` in the environment), else the general one.
+
+        A default that is the channel's own goes before the general default, not before a general value that was set.
+        """
         variable = f"{name}_{channel}".upper()
         own = os.environ.get(variable) or (secret_from_file(variable) if variable.startswith(CHANNEL_SECRETS) else None)
         if own:
             return own
+        if name.lower() not in self.model_fields_set and (name.lower(), channel) in CHANNEL_DEFAULTS:
+            return CHANNEL_DEFAULTS[name.lower(), channel]
         general = getattr(self, name.lower())
         return None if general is None else str(general)
 

@@ -12,6 +12,7 @@
     ├─ Permanent          trying again cannot help; the turn is given up
     │  └─ ModelOutputUnusable   the model's answer did not fit its schema, even after one repair
     ├─ LeaseLost          the ticket belongs to another worker now; write nothing
+    ├─ Overtaken          the customer wrote again before the answer stood; one turn answers both
     ├─ Refused            a rule says no (exit code 3, HTTP 409)
     │  ├─ NotFound        unknown id (HTTP 404)
     │  │  └─ Erased       it was there until its customer asked to be erased (HTTP 410)
@@ -78,6 +79,10 @@ class ModelOutputUnusable(Permanent):
 
 class LeaseLost(SupportPilotError):
     """The lease token is gone: another worker has the ticket."""
+
+
+class Overtaken(SupportPilotError):
+    """The customer has written again, and nothing of this turn has left its thread yet."""
 
 
 class Refused(SupportPilotError):

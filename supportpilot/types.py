@@ -27,8 +27,9 @@ class InboundMessage:
         ticket_id: the ticket the sender names; believed only if it is this contact's.
         conversation_id: the channel's own conversation id.
         sent_at: the sender's clock; shown, never compared.
+        joins: the ticket that the channel's own rules have found (threads of a mail); believed.
+        verified: the channel vouches for the sender's address; else a new ticket gets no customer's data.
         ticket_only: joins the ticket it names or none: a page of an erased ticket must open no new one.
-        proven: the channel vouches for the contact's address; else the ticket gets no customer's data.
     """
 
     channel: str
@@ -42,7 +43,8 @@ class InboundMessage:
     conversation_id: str | None = None
     sent_at: datetime | None = None
     author: Author = "customer"
-    proven: bool = True
+    joins: str | None = None
+    verified: bool = True
     ticket_only: bool = False
 
 
@@ -185,3 +187,4 @@ class Ports:
     schedule_retain: Callable[[], None] = _nothing
     schedule_erase: Callable[[str], None] = _nothing                   # customer_id or request id
     schedule_embed: Callable[[], None] = _nothing
+    schedule_mail: Callable[[str], None] = _nothing                    # mail id

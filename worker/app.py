@@ -16,7 +16,7 @@ from supportpilot.errors import Misconfigured
 from worker.queues import QUEUES, ROUTES, TICKETS
 
 TASK_MODULES = ("worker.tasks.ticket", "worker.tasks.reply", "worker.tasks.memory", "worker.tasks.desk", "worker.tasks.kb",
-                "worker.tasks.privacy", "worker.tasks.channel")
+                "worker.tasks.privacy", "worker.tasks.channel", "worker.tasks.mail")
 WORKER_SOCKET_SECONDS = 5.0     # must stay above the 1 s that the transport's blocking pop waits
 VISIBILITY_SECONDS = 600        # far above every countdown; what is lost meanwhile comes back through the sweeper
 

@@ -76,6 +76,7 @@ class Publisher:
             schedule_retain=lambda: self.put(Wakeup("memory.retain", ())),
             schedule_erase=lambda customer_id: self.put(Wakeup("privacy.erase_customer", (customer_id,))),
             schedule_embed=lambda: self.put(Wakeup("kb.embed", ())),
+            schedule_mail=lambda mail_id: self.put(Wakeup("mail.file", (mail_id,))),
         )
 
     def put(self, wakeup: Wakeup) -> None:

@@ -19,6 +19,8 @@ ROUTES: Final[dict[str, str]] = {
     "ticket.resume": APPROVALS,
     "ticket.handle_message": TICKETS,
     "reply.deliver": DELIVERY,
+    "mail.file": TICKETS,
+    "mail.poll": BACKGROUND,
     "kb.embed": BACKGROUND,
     "channel.reconcile": BACKGROUND,
     "memory.compress": BACKGROUND,

@@ -8,6 +8,7 @@ from celery.beat import PersistentScheduler
 from celery.schedules import crontab
 
 from supportpilot.config import Settings, get_settings
+from supportpilot.mail.folders import read_folders
 
 EXPIRE_APPROVALS_SECONDS = 60.0
 SETTLE_SECONDS = 60.0
@@ -26,8 +27,10 @@ def entries(settings: Settings) -> dict[str, dict[str, Any]]:
     embed = {"kb.embed": _every(EMBED_SECONDS, "kb.embed")} if settings.embedding_model else {}
     lost = {} if settings.chatwoot_account_id is None else {
         "channel.reconcile": {**_every(settings.chatwoot_reconcile_seconds, "channel.reconcile"), "args": ["chatwoot"]}}
+    polls = {f"mail.poll {one.id}": _every(settings.imap_poll_seconds, "mail.poll", one.id)
+             for one in read_folders(settings.imap_urls)}
     return {
-        **embed, **lost,
+        **embed, **lost, **polls,
         "desk.sweep": _every(settings.sweep_seconds, "desk.sweep"),
         "desk.expire_approvals": _every(EXPIRE_APPROVALS_SECONDS, "desk.expire_approvals"),
         "desk.settle": _every(SETTLE_SECONDS, "desk.settle"),
@@ -37,8 +40,8 @@ def entries(settings: Settings) -> dict[str, dict[str, Any]]:
     }
 
 
-def _every(seconds: float, task: str) -> dict[str, Any]:
-    return {"task": task, "schedule": seconds, "options": {"expires": max(TICK_EXPIRES_SECONDS, 2 * seconds)}}
+def _every(seconds: float, task: str, *ids: str) -> dict[str, Any]:
+    return {"task": task, "schedule": seconds, "args": ids, "options": {"expires": max(TICK_EXPIRES_SECONDS, 2 * seconds)}}
 
 
 def _nightly(at: tuple[int, int], task: str) -> dict[str, Any]:

@@ -85,4 +85,4 @@ def _heard(fields: dict[str, Any], settings: Settings, *, is_customer: bool) -> 
         contact_name=reading.line("requester_name", name, reading.MAX_NAME_CHARS),
         subject=reading.line("subject", fields.get("subject"), reading.MAX_SUBJECT_CHARS),
         sent_at=reading.moment(fields.get("at")), author="customer" if is_customer else "human",
-        proven=CHANNEL in settings.trusted_addresses.split()))
+        verified=CHANNEL in settings.trusted_addresses.split()))

@@ -86,7 +86,7 @@ def _heard(event: dict[str, Any], item: dict[str, Any], part: dict[str, Any], se
         body=reading.body(body, reading.items(part.get("attachments")), settings.max_message_chars),
         sent_at=reading.moment(part.get("created_at") or item.get("created_at")),
         author="customer" if is_customer else "human",
-        proven=author.get("type") == "user" and CHANNEL in settings.trusted_addresses.split()),
+        verified=author.get("type") == "user" and CHANNEL in settings.trusted_addresses.split()),
         held_by=_holder(item, settings))
 
 

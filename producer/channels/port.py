@@ -7,14 +7,15 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TypeAlias
+from typing import Any, TypeAlias
 from urllib.parse import urlsplit
 
 from producer.signatures import Unsigned
 from supportpilot.channels.port import Event
 from supportpilot.config import Settings
+from supportpilot.db.pool import Database
 from supportpilot.desk.signing import TOLERANCE_SECONDS
-from supportpilot.types import InboundMessage
+from supportpilot.types import InboundMessage, Ports
 
 Headers: TypeAlias = Mapping[str, str]      # by lower-case name
 _DELIVERY = re.compile(r"[\x21-\x7e]{1,255}")
@@ -36,6 +37,22 @@ class Channel:
     parse: Callable[[bytes, str, Settings], Event | InboundMessage]
     sender_of: Callable[[bytes], str]
     standard: bool = False
+
+
+@dataclass(frozen=True)
+class RawChannel:
+    """A channel whose requests are stored as they come, then read; signed by the Standard Webhooks headers.
+
+    Args:
+        verify: as `Channel.verify`.
+        receive: (database, settings, ports, body) -> status and answer.
+        limit: the largest body, in bytes.
+    """
+
+    verify: Callable[[Headers, bytes, list[str], datetime], str]
+    receive: Callable[[Database, Settings, Ports, bytes], tuple[int, dict[str, Any]]]
+    limit: Callable[[Settings], int]
+    standard: bool = True
 
 
 def need(secrets: list[str], channel: str) -> None:

@@ -69,7 +69,7 @@ def _heard(ticket: dict[str, Any], article: dict[str, Any], delivery: str, setti
         subject=reading.line("ticket.title", ticket.get("title"), reading.MAX_SUBJECT_CHARS),
         body=reading.body(words, reading.items(article.get("attachments")), settings.max_message_chars),
         sent_at=reading.moment(article.get("created_at")), author="customer" if is_customer else "human",
-        proven=CHANNEL in settings.trusted_addresses.split()), held_by=_owner(ticket, settings))
+        verified=CHANNEL in settings.trusted_addresses.split()), held_by=_owner(ticket, settings))
 
 
 def _name(person: dict[str, Any]) -> str:

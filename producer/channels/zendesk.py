@@ -93,7 +93,7 @@ def _heard(fields: dict[str, Any], delivery: str, settings: Settings, *, is_cust
         contact_name=reading.line("author_name", name, reading.MAX_NAME_CHARS),
         subject=reading.line("subject", fields.get("subject"), reading.MAX_SUBJECT_CHARS),
         sent_at=reading.moment(fields.get("at")), author="customer" if is_customer else "human",
-        proven=CHANNEL in settings.trusted_addresses.split()))
+        verified=CHANNEL in settings.trusted_addresses.split()))
 
 
 def comment_id(fields: dict[str, Any], ticket: str, body: str) -> str:

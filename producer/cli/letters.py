@@ -7,13 +7,14 @@ from typing import Annotated
 
 import typer
 
+from producer.channels.port import Channel
 from producer.channels.registry import CHANNELS
 from producer.cli.screen import print_json, print_table, say
 from producer.cli.session import current_settings, open_database, waking_ports
 from supportpilot.channels.port import Heard
 from supportpilot.config import Settings
 from supportpilot.errors import Unusable
-from supportpilot.service import letters
+from supportpilot.service import letters, mail_in
 from supportpilot.types import InboundMessage
 
 inbox_app = typer.Typer(help="Customers' messages; with --dead those that were given up.", rich_markup_mode=None)
@@ -85,6 +86,10 @@ def quarantine_retry(quarantine_id: Annotated[str, typer.Argument(help="Id of a 
     """Parse a held input again (after a fix) and file it as a message."""
     settings = current_settings()
     with open_database(settings) as db, waking_ports(settings) as ports:
+        if mail_in.channel_of_quarantined(db, quarantine_id) == mail_in.CHANNEL:
+            got = mail_in.retry(db, settings, ports, quarantine_id)
+            say(f"{quarantine_id}: {got.state} {got.message_id or ''} {got.ticket_id or ''}".rstrip())
+            return
         received = letters.retry_quarantine(db, settings, ports, quarantine_id, _parser(settings))
     say(f"{quarantine_id} became message {received.message_id} of ticket {received.ticket_id}")
 
@@ -92,7 +97,7 @@ def quarantine_retry(quarantine_id: Annotated[str, typer.Argument(help="Id of a 
 def _parser(settings: Settings) -> Callable[[str, bytes], InboundMessage]:
     def parse(channel: str, raw: bytes) -> InboundMessage:
         door = CHANNELS.get(channel)
-        if door is None:
+        if not isinstance(door, Channel):
             raise Unusable(f"channel {channel} has no parser")
         event = door.parse(raw, "", settings)
         message = event.message if isinstance(event, Heard) else event

@@ -27,6 +27,7 @@ from producer.cli import (
     data,
     demo,
     doctor,
+    email,
     evaluate,
     history,
     kb,
@@ -40,6 +41,7 @@ from producer.cli.screen import complain, line
 from supportpilot.errors import Misconfigured, Refused, SupportPilotError, Unusable
 
 FAILED, WRONG, REFUSED, INTERRUPTED = 1, 2, 3, 130
+OURS = (FAILED, WRONG, REFUSED, INTERRUPTED)
 ERROR_CHARS = 800       # one line for a person, whatever was pasted into the command
 
 app = typer.Typer(
@@ -69,6 +71,7 @@ app.add_typer(letters.outbox_app, name="outbox")
 app.add_typer(letters.quarantine_app, name="quarantine")
 app.add_typer(evaluate.app, name="eval")
 app.command("channels")(channels.channels)
+app.add_typer(email.app, name="email")
 app.command("costs")(costs.costs)
 app.command("doctor")(doctor.doctor)
 
@@ -85,6 +88,12 @@ def main() -> None:
 
 def run(args: Sequence[str]) -> int:
     """Run one command and return its exit code; an error is one line on stderr."""
+    code = _run(args)
+    # To an MTA every code but this one means "give the mail back to its sender": nothing of ours may cause that.
+    return os.EX_TEMPFAIL if list(args[:2]) == ["email", "pipe"] and code in OURS else code
+
+
+def _run(args: Sequence[str]) -> int:
     unreadable = next((a for a in args if any("\ud800" <= c <= "\udfff" for c in a)), None)
     if unreadable is not None:      # Python's stand-ins for bytes that are no text here; no database stores them
         complain(f"not text in this terminal's encoding: {unreadable.encode(errors='backslashreplace').decode()[:80]}")

@@ -10,6 +10,7 @@ from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse
 from starlette.concurrency import run_in_threadpool
 
+from producer.channels.port import RawChannel
 from producer.channels.registry import CHANNELS
 from producer.signatures import Unsigned
 from producer.web.body import read_body
@@ -40,14 +41,16 @@ async def receive_webhook(channel: str, request: Request, site: SiteOf) -> JSONR
     """Store a message: 202 new, 200 known, ignored or erased, 202 quarantined, 401, 404, 413, 503 (raised, see `errors.py`)."""
     if channel not in CHANNELS:
         return answer(404, f"unknown channel; there are: {', '.join(CHANNELS)}")
+    door = CHANNELS[channel]
+    limit = door.limit(site.settings) if isinstance(door, RawChannel) else site.settings.max_body_bytes
     try:
-        body = await asyncio.wait_for(read_body(request, site.settings.max_body_bytes), BODY_SECONDS)
+        body = await asyncio.wait_for(read_body(request, limit), BODY_SECONDS)
     except TimeoutError:
         return answer(408, f"the request's body did not arrive within {BODY_SECONDS:.0f} s")
     if body is None:
-        return answer(413, f"the body is larger than {site.settings.max_body_bytes} bytes")
+        return answer(413, f"the body is larger than {limit} bytes")
     try:
-        delivery_id = CHANNELS[channel].verify(request.headers, body, site.settings.webhook_secrets(channel), site.clock())
+        delivery_id = door.verify(request.headers, body, site.settings.webhook_secrets(channel), site.clock())
     except Unsigned as error:
         log.warning("webhook %s refused: %s", channel, error)
         await run_in_threadpool(site.refusals.note, site.db, channel)
@@ -62,6 +65,9 @@ def store(site: Site, channel: str, body: bytes, delivery_id: str) -> JSONRespon
         Unavailable: the database is away; nothing is stored and the sender has to try again.
     """
     door = CHANNELS[channel]
+    if isinstance(door, RawChannel):
+        status, said = door.receive(site.db, site.settings, site.ports, body)
+        return JSONResponse(said, status_code=status)
     try:
         event = door.parse(body, delivery_id, site.settings)
     except Unusable as error:

@@ -11,7 +11,7 @@ from pydantic import BaseModel
 
 from supportpilot.agent.state import Turn
 from supportpilot.config import Settings, get_settings
-from supportpilot.db import commitments
+from supportpilot.db import commitments, turns
 from supportpilot.db.llm_calls import record_call
 from supportpilot.db.pool import Connection, Database
 from supportpilot.kb.retriever import HybridRetriever
@@ -62,6 +62,10 @@ def _always(_token: str | None) -> None:
     return None
 
 
+def _never(_turn_id: str) -> bool:
+    return False
+
+
 @dataclass
 class Deps:
     """The ports. Not frozen: tests replace one after building.
@@ -74,6 +78,7 @@ class Deps:
     summary_for: (ticket_id, turns) -> (summary, upto) that fits these entries, or None.
     commitments_for: ticket_id -> the promises on it that are not kept yet, one line each with its due date.
     check_lease: raises LeaseLost or Transient (deadline) if the turn must stop; asked before each node.
+    overtaken: turn_id -> whether the customer has written again and nothing has left the turn; asked before costly nodes.
     """
 
     llm: LLM
@@ -89,6 +94,7 @@ class Deps:
     commitments_for: Callable[[str], list[str]] = lambda _ticket_id: []
     clock: Callable[[], datetime] = _utc_now
     check_lease: Callable[[str | None], None] = _always
+    overtaken: Callable[[str], bool] = _never
     tool_schemas: list[dict[str, Any]] = field(default_factory=list)
 
     @classmethod
@@ -114,7 +120,7 @@ class Deps:
             decide_refund=_in_transaction(db, business.decide_refund),
             finish_ticket=_in_transaction(db, business.finish_ticket),
             profile_for=_profile_port(db, ports or Ports()), summary_for=_summary_port(db),
-            commitments_for=_commitments_port(db), tool_schemas=business.TOOL_SCHEMAS,
+            commitments_for=_commitments_port(db), overtaken=_overtaken_port(db), tool_schemas=business.TOOL_SCHEMAS,
         )
 
     def close(self) -> None:
@@ -165,3 +171,10 @@ def _commitments_port(db: Database) -> Callable[[str], list[str]]:
             calendar = calendar_of(commitments.locale_of(conn, ticket_id) if found else "")
         return [line(one.commitment, calendar, overdue=one.overdue) for one in found]
     return commitments_for
+
+
+def _overtaken_port(db: Database) -> Callable[[str], bool]:
+    def overtaken(turn_id: str) -> bool:
+        with db.connection() as conn:
+            return turns.overtaken(conn, turn_id)
+    return overtaken

@@ -16,10 +16,14 @@ from supportpilot.agent.deps import Deps
 from supportpilot.agent.nodes import NODES
 from supportpilot.agent.plain import plain
 from supportpilot.agent.state import SupportState
-from supportpilot.errors import ModelOutputUnusable
+from supportpilot.errors import ModelOutputUnusable, Overtaken
 from supportpilot.types import LivePort, TurnScope, turn_scope
 
 Node = Callable[[Any, Deps], Any]
+# Before these a turn ends if the customer has written again: each asks a model or a human. What stores an answer asks
+# once more, under the ticket's lock.
+COSTLY = frozenset({"classify", "act", "draft", "check", "approval"})
+
 Graph = CompiledStateGraph[SupportState, None, SupportState, SupportState]
 
 
@@ -52,6 +56,8 @@ def _around(node: Node, deps: Deps) -> Callable[[dict[str, Any], RunnableConfig]
         live: LivePort | None = config.get("configurable", {}).get("__live")
         with turn_scope(_scope(node.__name__, state, config, live)) as scope:
             deps.check_lease(scope.lease_token)
+            if scope.lease_token and node.__name__ in COSTLY and deps.overtaken(scope.turn_id):
+                raise Overtaken(f"{scope.ticket_id} was written to before {node.__name__}")
             if live is not None:
                 live.step(node.__name__)
             try:

@@ -65,6 +65,12 @@ def add_turns(have: list[Turn], new: list[Turn]) -> list[Turn]:
     return result
 
 
+def add_log(have: list[dict[str, Any]], new: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Append tool calls; `{"forget_turn": id}` takes out those of a turn that another one replaced."""
+    gone = {entry["forget_turn"] for entry in new if "forget_turn" in entry}
+    return [e for e in have if e.get("turn_id") not in gone] + [e for e in new if "forget_turn" not in e]
+
+
 class Kept(TypedDict, total=False):
     """Stays across turns."""
 
@@ -77,7 +83,7 @@ class Kept(TypedDict, total=False):
     summary: str
     summarized_upto: int            # turns[:summarized_upto] are covered by `summary`
     profile: str
-    tool_log: Annotated[list[dict[str, Any]], operator.add]
+    tool_log: Annotated[list[dict[str, Any]], add_log]
     cost_cny: Annotated[float, operator.add]
 
 
@@ -99,6 +105,7 @@ class PerTurn(TypedDict, total=False):
     outcome: str
     reply: str
     handoff_reason: str
+    unsolved_before: int            # `unsolved` when the turn began: what a turn in its place starts from
 
 
 class SupportState(Kept, PerTurn, total=False):
@@ -110,7 +117,7 @@ def fresh_turn() -> PerTurn:
     return {
         "customer": None, "triage": {}, "review": {}, "findings": "", "refund_request": None, "revisions": 0,
         "approval": None, "followup": "", "draft": "", "hits": [], "context": "", "view": {}, "outcome": "", "reply": "",
-        "handoff_reason": "",
+        "handoff_reason": "", "unsolved_before": 0,
     }
 
 

@@ -90,7 +90,7 @@ def _from_customer(message: dict[str, Any], conversation: dict[str, Any], accoun
     sender = reading.inner(message, "sender")
     known_by = f"{CHANNEL}:{account}:contact:{reading.number('sender.id', sender.get('id'))}"
     subject = reading.inner(conversation, "additional_attributes").get("mail_subject")
-    proven = bool(reading.inner(conversation, "contact_inbox").get("hmac_verified")
+    verified = bool(reading.inner(conversation, "contact_inbox").get("hmac_verified")
                   or reading.inner(conversation, "meta").get("hmac_verified")
                   or CHANNEL in settings.trusted_addresses.split())
     return Heard(InboundMessage(
@@ -98,7 +98,7 @@ def _from_customer(message: dict[str, Any], conversation: dict[str, Any], accoun
         contact=reading.contact("sender.email", sender.get("email"), known_by),
         contact_name=reading.line("sender.name", sender.get("name"), reading.MAX_NAME_CHARS),
         subject=reading.line("mail_subject", subject, reading.MAX_SUBJECT_CHARS),
-        body=_body(message, settings), proven=proven), held_by=holder(conversation, settings))
+        body=_body(message, settings), verified=verified), held_by=holder(conversation, settings))
 
 
 def _from_colleague(message: dict[str, Any], conversation: dict[str, Any], account: str, settings: Settings) -> Heard:

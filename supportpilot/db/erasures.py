@@ -145,8 +145,9 @@ def remember_subjects(conn: Connection, erasure_id: str, subjects: Sequence[str]
         """, (erasure_id, list(subjects)))
 
 
-def remember_messages(conn: Connection, ticket_ids: Sequence[str], quarantine_ids: Sequence[str]) -> int:
-    """Keep hashes of the ids of these tickets' messages and deliveries and of quarantined ones; return how many."""
+def remember_messages(conn: Connection, ticket_ids: Sequence[str], quarantine_ids: Sequence[str],
+                      mail_ids: Sequence[str]) -> int:
+    """Keep hashes of the ids of these tickets' messages and deliveries, of quarantined ones and of mails; return how many."""
     return conn.execute(
         """
         INSERT INTO desk.erased_hashes (hash)
@@ -156,14 +157,23 @@ def remember_messages(conn: Connection, ticket_ids: Sequence[str], quarantine_id
             UNION SELECT 'delivery', channel, delivery_id FROM desk.inbox
                   WHERE ticket_id = ANY(%(tickets)s) AND delivery_id IS NOT NULL
             UNION SELECT 'delivery', channel, delivery_id FROM desk.quarantine
-                  WHERE id = ANY(%(quarantine)s) AND delivery_id IS NOT NULL) v
+                  WHERE id = ANY(%(quarantine)s) AND delivery_id IS NOT NULL
+            UNION SELECT 'message', 'email', external_id FROM desk.mails
+                  WHERE id = ANY(%(mails)s) AND direction = 'in' AND external_id IS NOT NULL
+            UNION SELECT 'delivery', 'email', 'email:' || digest FROM desk.mails
+                  WHERE id = ANY(%(mails)s) AND direction = 'in') v
         ON CONFLICT DO NOTHING
-        """, {"tickets": list(ticket_ids), "quarantine": list(quarantine_ids)}).rowcount
+        """, {"tickets": list(ticket_ids), "quarantine": list(quarantine_ids), "mails": list(mail_ids)}).rowcount
 
 
 def was_erased(conn: Connection, message: InboundMessage) -> bool:
     """Say whether a message or its delivery was erased before (asked under the contact's lock)."""
     return _known(conn, message.channel, message.external_id, message.delivery_id)
+
+
+def mail_was_erased(conn: Connection, external_id: str | None, digest: str) -> bool:
+    """Say whether a mail was erased before: by its own id, or by its bytes."""
+    return _known(conn, "email", external_id, f"email:{digest}")
 
 
 def delivery_was_erased(conn: Connection, channel: str, delivery_id: str | None) -> bool:

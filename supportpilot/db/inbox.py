@@ -63,15 +63,48 @@ def insert(conn: Connection, ticket_id: str, seq: int, message: InboundMessage, 
     return None if row is None else str(row["id"])
 
 
+def insert_note(conn: Connection, ticket_id: str, seq: int, message: InboundMessage, content_hash: str) -> str | None:
+    """Store what no turn answers (a machine's mail, a stranger's), done from the start; None if it was stored before."""
+    row = conn.execute(
+        """
+        INSERT INTO desk.inbox (ticket_id, seq, channel, external_id, author, author_name, body, content_hash, sent_at,
+                                due_at, state, done_at)
+        VALUES (%s, %s, %s, %s, 'automatic', %s, %s, %s, %s, clock_timestamp(), 'done', clock_timestamp())
+        ON CONFLICT DO NOTHING RETURNING id
+        """, (ticket_id, seq, message.channel, message.external_id, message.contact_name, message.body, content_hash,
+              message.sent_at)).fetchone()
+    return None if row is None else str(row["id"])
+
+
+def id_of(conn: Connection, channel: str, external_id: str) -> str | None:
+    """Return the id of a stored message by the sender's id of it."""
+    row = conn.execute("SELECT id FROM desk.inbox WHERE channel = %s AND external_id = %s", (channel, external_id)).fetchone()
+    return None if row is None else str(row["id"])
+
+
+def notes(conn: Connection, ticket_id: str) -> list[Row]:
+    """Return a ticket's notes in order."""
+    return conn.execute(
+        "SELECT id, seq, author_name AS author, body, received_at AS at FROM desk.inbox "
+        "WHERE ticket_id = %s AND author = 'automatic' AND state = 'done' ORDER BY seq", (ticket_id,)).fetchall()
+
+
 def restart_quiet_window(conn: Connection, ticket_id: str, quiet_seconds: float, longest_seconds: float) -> None:
-    """Move `due_at` of all the ticket's pending messages: the quiet window starts anew, capped from the first."""
+    """Move `due_at` of all the ticket's pending messages: the quiet window starts anew, capped from the first.
+
+    A message that a turn has taken is nobody's first any more, even if that turn was replaced: counted from it, the
+    window of what comes in mid-turn would be over before it began, and every line of a burst be a turn of its own.
+    """
     conn.execute(
         """
         UPDATE desk.inbox i
-        SET due_at = least(clock_timestamp() + make_interval(secs => %s), f.first + make_interval(secs => %s))
-        FROM (SELECT min(received_at) AS first FROM desk.inbox WHERE ticket_id = %s AND state = 'pending') f
-        WHERE i.ticket_id = %s AND i.state = 'pending'
-        """, (quiet_seconds, longest_seconds, ticket_id, ticket_id))
+        SET due_at = least(clock_timestamp() + make_interval(secs => %(quiet)s), f.first + make_interval(secs => %(longest)s))
+        FROM (SELECT min(received_at) AS first FROM desk.inbox
+              WHERE ticket_id = %(ticket)s AND state = 'pending'
+                AND seq > coalesce((SELECT max(highest_seq) FROM desk.turns
+                                    WHERE ticket_id = %(ticket)s AND status IN ('running', 'replaced')), 0)) f
+        WHERE i.ticket_id = %(ticket)s AND i.state = 'pending'
+        """, {"quiet": quiet_seconds, "longest": longest_seconds, "ticket": ticket_id})
 
 
 def seconds_until_due(conn: Connection, message_id: str) -> float:

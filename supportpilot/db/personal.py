@@ -26,12 +26,15 @@ class Person:
     ticket_ids: list[str] = field(default_factory=list)
     thread_ids: list[str] = field(default_factory=list)
     quarantine_ids: list[str] = field(default_factory=list)
+    mail_ids: list[str] = field(default_factory=list)
+    message_ids: list[str] = field(default_factory=list)
 
     def ids(self, by: str) -> list[str]:
         """Return the ids of one sort, as `memory/erase.py` names them."""
         if by == "customer":
             return [self.customer_id] if self.customer_id else []
-        return {"ticket": self.ticket_ids, "thread": self.thread_ids, "quarantine": self.quarantine_ids}[by]
+        return {"ticket": self.ticket_ids, "thread": self.thread_ids, "quarantine": self.quarantine_ids,
+                "mail": self.mail_ids, "message": self.message_ids, "address": self.contacts}[by]
 
 
 def find(conn: Connection, customer_id: str | None, contact: str | None) -> Person:
@@ -43,8 +46,10 @@ def find(conn: Connection, customer_id: str | None, contact: str | None) -> Pers
     contacts = _contacts(conn, owner, contact)
     tickets = _ticket_ids(conn, owner, contacts)
     forks = conn.execute("SELECT thread_id FROM desk.forks WHERE ticket_id = ANY(%s) ORDER BY 1", (tickets,)).fetchall()
-    return Person(owner, contacts, tickets, [*tickets, *(str(row["thread_id"]) for row in forks)],
-                  _quarantine_ids(conn, contacts, tickets))
+    held = _quarantine_ids(conn, contacts, tickets)
+    mails = _mail_ids(conn, contacts, tickets, held)
+    return Person(owner, contacts, tickets, [*tickets, *(str(row["thread_id"]) for row in forks)], held,
+                  mails, _message_ids(conn, tickets, mails))
 
 
 def _existing(conn: Connection, customer_id: str) -> str | None:
@@ -99,6 +104,30 @@ def _quarantine_ids(conn: Connection, contacts: list[str], ticket_ids: list[str]
         ORDER BY id
         """, {"contacts": contacts, "tickets": ticket_ids, "patterns": [_whole(contact) for contact in contacts]}).fetchall()
     return [str(row["id"]) for row in found]
+
+
+def _mail_ids(conn: Connection, contacts: list[str], ticket_ids: list[str], quarantine_ids: list[str]) -> list[str]:
+    """By ticket, by sender, by the row that holds its bytes; and bounces that say the address and belong to no ticket."""
+    if not _there(conn, "desk.mails"):
+        return []
+    found = conn.execute(
+        """
+        SELECT id FROM desk.mails m
+        WHERE m.ticket_id = ANY(%(tickets)s) OR m.sender = ANY(%(contacts)s) OR m.quarantine_id = ANY(%(quarantine)s)
+           OR (m.state = 'ignored' AND m.reason LIKE 'bounce%%' AND EXISTS (
+                   SELECT 1 FROM unnest(%(patterns)s::text[]) AS p(pattern) WHERE lower(encode(m.raw, 'escape')) ~ p.pattern))
+        ORDER BY id
+        """, {"contacts": contacts, "tickets": ticket_ids, "quarantine": quarantine_ids,
+              "patterns": [_whole(contact) for contact in contacts]}).fetchall()
+    return [str(row["id"]) for row in found]
+
+
+def _message_ids(conn: Connection, ticket_ids: list[str], mail_ids: list[str]) -> list[str]:
+    """The tickets' messages, and the notes that the person's mails are on tickets of others."""
+    found = conn.execute("SELECT id FROM desk.inbox WHERE ticket_id = ANY(%s)", (ticket_ids,)).fetchall()
+    notes = conn.execute("SELECT inbox_id AS id FROM desk.mails WHERE id = ANY(%s) AND state = 'note' AND inbox_id IS NOT NULL",
+                         (mail_ids,)).fetchall() if mail_ids else []
+    return sorted({str(row["id"]) for row in (*found, *notes)})
 
 
 def _whole(contact: str) -> str:

@@ -181,6 +181,8 @@ def forget(conn: Connection, ticket_id: str, since: datetime) -> None:
     delete_threads(conn, [ticket_id, *(row["thread_id"] for row in replays)])
     conn.execute("DELETE FROM desk.summaries WHERE ticket_id = %s", (ticket_id,))
     conn.execute("DELETE FROM desk.summary_notes WHERE ticket_id = %s", (ticket_id,))
+    conn.execute("DELETE FROM desk.attachments WHERE ticket_id = %s", (ticket_id,))
+    conn.execute("UPDATE desk.mails SET raw = NULL, full_text = '', visible = '', quoted = '' WHERE ticket_id = %s", (ticket_id,))
     conn.execute("UPDATE biz.tickets SET forgotten_for = %(since)s, reduced_for = %(since)s WHERE id = %(id)s",
                  {"since": since, "id": ticket_id})
 
@@ -218,6 +220,27 @@ def delete_quarantine(conn: Connection, state: str, days: float, limit: int) -> 
             ORDER BY received_at LIMIT %(limit)s FOR UPDATE SKIP LOCKED)
         RETURNING id
         """, days, limit, state=state))
+
+
+def delete_mails(conn: Connection, days: float, limit: int) -> int:
+    """Delete mails that became nothing (a machine's, a repetition) and the bytes of those that were read; return how many."""
+    gone = _ids(conn,
+        """
+        DELETE FROM desk.mails WHERE id IN (
+            SELECT id FROM desk.mails WHERE state IN ('ignored', 'duplicate')
+               AND received_at <= clock_timestamp() - make_interval(secs => %(days)s * 86400)
+            ORDER BY received_at LIMIT %(limit)s FOR UPDATE SKIP LOCKED)
+        RETURNING id
+        """, days, limit)
+    read = _ids(conn,
+        """
+        UPDATE desk.mails SET raw = NULL WHERE id IN (
+            SELECT id FROM desk.mails WHERE state IN ('filed', 'note') AND raw IS NOT NULL
+               AND received_at <= clock_timestamp() - make_interval(secs => %(days)s * 86400)
+            ORDER BY received_at LIMIT %(limit)s FOR UPDATE SKIP LOCKED)
+        RETURNING id
+        """, days, limit)
+    return min(limit, len(gone) + len(read))
 
 
 def delete_calls(conn: Connection, days: float, limit: int) -> int:

@@ -26,6 +26,7 @@ class TicketRow:
     last_seq: int
     taken_over_seq: int
     handoff_reason: str | None
+    verified: bool = True
 
 
 def _record(row: Row | None) -> TicketRow | None:
@@ -63,33 +64,34 @@ def of_conversation(conn: Connection, channel: str, conversation_id: str, contac
         """, (channel, conversation_id, contact)).fetchone())
 
 
-def current_of_contact(conn: Connection, contact: str, channel: str, idle_minutes: float) -> TicketRow | None:
+def current_of_contact(conn: Connection, message: InboundMessage, idle_minutes: float) -> TicketRow | None:
     """Return the contact's ticket that a message without any id joins.
 
-    One that waits for an approval or belongs to a human, however old; else one that was written to lately.
+    One that waits for an approval or belongs to a human, however old; else one that was written to lately. A mail whose
+    sender nobody vouches for joins only a ticket of its own kind, and no verified one joins such a ticket.
     """
     return _record(conn.execute(
         """
         SELECT * FROM biz.tickets
-        WHERE contact = %s AND channel = %s
+        WHERE contact = %s AND channel = %s AND verified = %s
           AND (status IN ('waiting_approval', 'escalated')
                OR (status IN ('open', 'answered')
                    AND last_written_at > clock_timestamp() - make_interval(secs => %s)))
         ORDER BY (status IN ('waiting_approval', 'escalated')) DESC, last_written_at DESC NULLS LAST, id DESC LIMIT 1
-        """, (contact, channel, idle_minutes * 60)).fetchone())
+        """, (message.contact, message.channel, message.verified, idle_minutes * 60)).fetchone())
 
 
 def create(conn: Connection, message: InboundMessage, *, linked_to: str | None = None) -> TicketRow:
-    """Open a ticket for a message; an unknown address, or one that nobody vouches for, has no customer."""
+    """Open a ticket for a message; an unknown or unproved address has no customer."""
     found = _record(conn.execute(
         """
-        INSERT INTO biz.tickets (customer_id, contact, contact_name, channel, conversation_id, linked_to, subject, body)
-        VALUES ((SELECT id FROM biz.customers WHERE email = %(contact)s AND %(proven)s), %(contact)s, %(name)s, %(channel)s,
-                %(conversation)s, %(linked)s, %(subject)s, %(body)s)
+        INSERT INTO biz.tickets (customer_id, contact, contact_name, channel, conversation_id, linked_to, subject, body, verified)
+        VALUES ((SELECT id FROM biz.customers WHERE email = %(contact)s AND %(verified)s), %(contact)s, %(name)s, %(channel)s,
+                %(conversation)s, %(linked)s, %(subject)s, %(body)s, %(verified)s)
         RETURNING *
-        """, {"contact": message.contact, "proven": message.proven, "name": message.contact_name, "channel": message.channel,
+        """, {"contact": message.contact, "name": message.contact_name, "channel": message.channel,
               "conversation": message.conversation_id, "linked": linked_to,
-              "subject": message.subject or message.body[:30], "body": message.body}).fetchone())
+              "subject": message.subject or message.body[:30], "body": message.body, "verified": message.verified}).fetchone())
     assert found is not None  # noqa: S101 -- INSERT ... RETURNING
     return found
 
@@ -100,6 +102,11 @@ def take_message(conn: Connection, ticket_id: str, seq: int, status: str) -> Non
         "UPDATE biz.tickets SET last_seq = %s, status = %s, last_written_at = clock_timestamp(), "
         "resolved_at = CASE WHEN %s = 'resolved' THEN resolved_at END WHERE id = %s",
         (seq, status, status, ticket_id))
+
+
+def take_note(conn: Connection, ticket_id: str, seq: int) -> None:
+    """Count a note on the locked ticket row; it changes neither the status nor when the ticket was last written to."""
+    conn.execute("UPDATE biz.tickets SET last_seq = %s WHERE id = %s", (seq, ticket_id))
 
 
 def set_status(conn: Connection, ticket_id: str, status: str) -> None:

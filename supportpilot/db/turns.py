@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from supportpilot.db.inbox import StoredMessage
 from supportpilot.db.pool import Connection, Row
 
+MOST_REPLACED = 2    # times that a message's answer is put off for a newer message
+
 
 @dataclass(frozen=True)
 class TurnRow:
@@ -90,10 +92,50 @@ def follows_dead(conn: Connection, turn_id: str) -> bool:
     row = conn.execute(
         """
         SELECT b.status = 'dead' AS dead FROM desk.turns u
-        JOIN desk.turns b ON b.ticket_id = u.ticket_id AND b.created_at < u.created_at
+        JOIN desk.turns b ON b.ticket_id = u.ticket_id AND b.created_at < u.created_at AND b.status <> 'replaced'
         WHERE u.turn_id = %s ORDER BY b.created_at DESC LIMIT 1
         """, (turn_id,)).fetchone()
     return bool(row and row["dead"])
+
+
+def overtaken(conn: Connection, turn_id: str) -> bool:
+    """Say whether the customer wrote after a running turn began, and one turn can still answer both.
+
+    It can if nothing of the turn stands outside its thread, no human has the ticket, and none of its messages was put
+    off `MOST_REPLACED` times already. Asked at many steps: without a newer message it is one look into an index.
+    """
+    newer = conn.execute(
+        """
+        SELECT 1 FROM desk.turns u JOIN desk.inbox i ON i.ticket_id = u.ticket_id AND i.seq > u.highest_seq
+        WHERE u.turn_id = %s AND u.status = 'running' AND i.state = 'pending' AND i.author = 'customer' LIMIT 1
+        """, (turn_id,)).fetchone()
+    return newer is not None and _replaceable(conn, turn_id)
+
+
+def _replaceable(conn: Connection, turn_id: str) -> bool:
+    row = conn.execute(
+        """
+        SELECT NOT u.silent AND NOT u.closing AND t.status <> 'escalated'
+               AND NOT EXISTS (SELECT 1 FROM desk.outbox o WHERE o.ticket_id = u.ticket_id AND o.turn_id = u.turn_id)
+               AND NOT EXISTS (SELECT 1 FROM desk.approvals a WHERE a.ticket_id = u.ticket_id AND a.turn_id = u.turn_id)
+               AND NOT EXISTS (SELECT 1 FROM biz.refunds r WHERE r.ticket_id = u.ticket_id AND r.turn_id = u.turn_id)
+               AND NOT EXISTS (SELECT 1 FROM desk.commitments c WHERE c.ticket_id = u.ticket_id AND c.turn_id = u.turn_id)
+               AND (SELECT count(*) FROM desk.turns b WHERE b.ticket_id = u.ticket_id AND b.status = 'replaced'
+                    AND b.message_ids && u.message_ids) < %s AS ok
+        FROM desk.turns u JOIN biz.tickets t ON t.id = u.ticket_id WHERE u.turn_id = %s
+        """, (MOST_REPLACED, turn_id)).fetchone()
+    return bool(row and row["ok"])
+
+
+def replaced_before(conn: Connection, turn_id: str) -> list[str]:
+    """Return the turns that this one took the place of: their messages are its own."""
+    found = conn.execute(
+        """
+        SELECT b.turn_id FROM desk.turns u
+        JOIN desk.turns b ON b.ticket_id = u.ticket_id AND b.status = 'replaced' AND b.message_ids && u.message_ids
+        WHERE u.turn_id = %s ORDER BY b.created_at
+        """, (turn_id,)).fetchall()
+    return [str(row["turn_id"]) for row in found]
 
 
 def of_ticket(conn: Connection, ticket_id: str) -> list[Row]:
@@ -128,7 +170,7 @@ def park(conn: Connection, turn_id: str) -> None:
 
 
 def finish(conn: Connection, turn_id: str, status: str, outcome: str | None, error: str | None = None) -> None:
-    """Set a turn `done` or `dead`."""
+    """Set a turn `done`, `dead` or `replaced`."""
     conn.execute(
         """
         UPDATE desk.turns SET status = %s, outcome = coalesce(%s, outcome), finished_at = clock_timestamp(),

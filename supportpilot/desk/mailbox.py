@@ -84,6 +84,9 @@ def choose_ticket(conn: Connection, message: InboundMessage, idle_minutes: float
     Raises:
         NotFound: the message may join only its ticket, and that was erased meanwhile.
     """
+    joined = tickets.get(conn, message.joins) if message.joins else None
+    if joined is not None:
+        return joined
     if message.ticket_id:
         named = tickets.get(conn, message.ticket_id)
         if named is not None and named.contact == message.contact:
@@ -98,7 +101,7 @@ def choose_ticket(conn: Connection, message: InboundMessage, idle_minutes: float
         if found.contact == message.contact:
             return found
         return _open(conn, message, linked_to=found.id)
-    current = tickets.current_of_contact(conn, message.contact, message.channel, idle_minutes)
+    current = tickets.current_of_contact(conn, message, idle_minutes)
     return current or _open(conn, message)
 
 

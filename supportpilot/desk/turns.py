@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any, TypeAlias
 
 from supportpilot.config import Settings
@@ -19,7 +20,7 @@ from supportpilot.db.outbox import OutboxEntry
 from supportpilot.db.pool import Connection
 from supportpilot.db.turns import TurnRow
 from supportpilot.desk import rules
-from supportpilot.errors import LeaseLost, NotFound, Refused
+from supportpilot.errors import LeaseLost, NotFound, Overtaken, Refused
 from supportpilot.prompts.promises import fixed_promises
 
 log = logging.getLogger(__name__)
@@ -115,13 +116,17 @@ def park(conn: Connection, work: Work, settings: Settings, interrupt_id: str, pa
 
     Raises:
         LeaseLost: another worker has the ticket; nothing is written.
+        Overtaken: the customer has written again before anybody was asked.
     """
     _hold(conn, work)
     ticket = tickets.lock(conn, work.ticket_id)
     if ticket is None:
         raise NotFound(f"no ticket {work.ticket_id}")
-    approval = approvals.create(conn, Asked(work.ticket_id, work.turn.turn_id, interrupt_id, payload,
-                                            work.turn.highest_seq), settings.approval_expires_hours)
+    if turns.overtaken(conn, work.turn.turn_id):
+        raise Overtaken(f"{work.ticket_id} was written to before its refund was asked for")
+    asked = Asked(work.ticket_id, work.turn.turn_id, interrupt_id, payload, work.turn.highest_seq,
+                  Decimal(str(settings.approval_two_person_cny)))
+    approval = approvals.create(conn, asked, settings.approval_expires_hours)
     if ticket.status != "escalated":
         tickets.set_status(conn, work.ticket_id, rules.ticket_after(ticket.status, "park"))
         if notice:
@@ -152,12 +157,36 @@ def release(conn: Connection, work: Work, settings: Settings, outcome: str, entr
     approvals.mark_applied(conn, turn.turn_id)
     status = _status_after_turn(ticket.status, turn, outcome, answered=_has_reply(conn, turn))
     tickets.set_status(conn, work.ticket_id, status)
+    return _go_on(conn, work, settings)
+
+
+def _go_on(conn: Connection, work: Work, settings: Settings) -> Work | None:
+    """Return the next turn under the same lease, its deadline set anew, or free the lease."""
     following = _next_turn(conn, work.ticket_id, killed=False)
     if following is None:
         leases.free(conn, work.ticket_id)
         return None
     leases.extend(conn, work.token, settings.lease_seconds, settings.turn_deadline_seconds)
     return Work(work.ticket_id, work.token, following)
+
+
+def replace(conn: Connection, work: Work, settings: Settings) -> Work | None:
+    """Put a new turn with all of the ticket's runnable messages in the place of an overtaken one, and return it.
+
+    While the customer is still writing (quiet window) nothing is runnable: the lease is freed, and the turn is made when
+    the last line's wake-up comes. Its messages are pending as before, earlier than the new ones, so that it has them
+    all. The turn itself is returned if it has to go on: judged again under the locks, a new message is not enough.
+
+    Raises:
+        LeaseLost: another worker has the ticket; nothing is written.
+    """
+    _hold(conn, work)
+    if tickets.lock(conn, work.ticket_id) is None:
+        raise NotFound(f"no ticket {work.ticket_id}")
+    if not turns.overtaken(conn, work.turn.turn_id):
+        return work
+    turns.finish(conn, work.turn.turn_id, "replaced", None)
+    return _go_on(conn, work, settings)
 
 
 def _has_reply(conn: Connection, turn: TurnRow) -> bool:

@@ -8,14 +8,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-By = Literal["ticket", "thread", "customer", "quarantine"]
+By = Literal["ticket", "thread", "customer", "quarantine", "mail", "message", "address"]
 
 
 @dataclass(frozen=True)
 class Deleted:
     """A table whose rows go: those whose `column` holds one of the person's ids.
 
-    by: which ids. `thread`: tickets and the replays of them. `quarantine`: rows by their sender's address.
+    by: which ids. `thread`: tickets and the replays of them. `quarantine`, `mail`: rows by their
+        sender's address. `message`: those of the tickets, and what the person's mails
+        left as notes on tickets of others. `address`: the addresses themselves.
     exported: whether `customer export` shows the rows (snapshots are shown as conversations instead).
     """
 
@@ -29,7 +31,10 @@ class Deleted:
 # after all that the sweeper locks, since it waits for them while it holds those.
 DELETED = (
     Deleted("desk.quarantine", "id", "quarantine"),
-    Deleted("desk.inbox", "ticket_id", "ticket"),
+    Deleted("desk.attachments", "mail_id", "mail"),
+    Deleted("desk.mails", "id", "mail"),
+    Deleted("desk.suppressions", "address", "address"),
+    Deleted("desk.inbox", "id", "message"),
     Deleted("desk.commitments", "ticket_id", "ticket"),
     Deleted("desk.approvals", "ticket_id", "ticket"),
     Deleted("desk.turns", "ticket_id", "ticket"),
@@ -70,6 +75,8 @@ OWN = {
 
 # No row of these is about a customer.
 UNRELATED = {
+    "desk.channel_counts": "how often a door turned something away", "desk.channel_cursors": "how far a helpdesk was asked",
+    "desk.mailboxes": "how far a mailbox was read",
     "kb.articles": "help centre", "kb.chunks": "help centre", "kb.embeddings": "help centre",
     "desk.approvers": "staff", "desk.sessions": "staff", "desk.form_keys": "hashes of sent forms",
     "desk.demo_data": "mark of `seed`", "public.checkpoint_migrations": "schema version of the saver",

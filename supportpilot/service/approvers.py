@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import secrets
-import unicodedata
 from dataclasses import dataclass
 from typing import get_args
 
 from supportpilot.db import approvers, audit
 from supportpilot.db.approvers import Approver, Role
 from supportpilot.db.pool import Database
+from supportpilot.desk.rules import folded_name
 from supportpilot.errors import Misconfigured, NotFound, Refused
 
-__all__ = ["ROLES", "Admitted", "Approver", "Role", "add", "allows", "by_token", "folded", "list_approvers", "revoke"]
+__all__ = ["ROLES", "Admitted", "Approver", "Role", "add", "allows", "by_token", "list_approvers", "revoke"]
 
 ROLES: tuple[Role, ...] = get_args(Role)        # each may do what those before it may
 NAME_CHARS = 60
@@ -31,11 +31,6 @@ class Admitted:
 def hashed(token: str) -> str:
     """Return what is stored of a token; it is random and long, so a plain hash is enough."""
     return hashlib.sha256(token.encode("utf-8", "surrogatepass")).hexdigest()
-
-
-def folded(name: str) -> str:
-    """Return a name as it is compared: `Li Wei` and ` li  wei` are one person."""
-    return " ".join(unicodedata.normalize("NFKC", name).casefold().split())
 
 
 def allows(role: str, needed: Role) -> bool:
@@ -57,7 +52,7 @@ def add(db: Database, name: str, role: str, by: str) -> Admitted:
         raise Misconfigured(f"the role must be one of {', '.join(ROLES)}")
     token = TOKEN_PREFIX + secrets.token_urlsafe(32)
     with db.transaction() as conn:
-        made = approvers.put(conn, shown, folded(shown), role, hashed(token))
+        made = approvers.put(conn, shown, folded_name(shown), role, hashed(token))
         if made is None:
             raise Refused(f"{shown} has a token already; take it away first: supportpilot approver revoke")
         audit.record(conn, by, "approver.added", subject=made.id, detail={"name": shown, "role": role})
@@ -71,7 +66,7 @@ def revoke(db: Database, name: str, by: str) -> Approver:
         NotFound: nobody of that name has a token.
     """
     with db.transaction() as conn:
-        gone = approvers.revoke(conn, folded(name))
+        gone = approvers.revoke(conn, folded_name(name))
         if gone is None:
             raise NotFound(f"nobody called {' '.join(name.split())} has a token; see `supportpilot approver list`")
         audit.record(conn, by, "approver.revoked", subject=gone.id, detail={"name": gone.name, "role": gone.role})

@@ -145,7 +145,7 @@ def _erase(conn: Connection, erasure_id: str) -> Erasure:
     by = _asker(wanted, person)
     erasures.ensure_key(conn)
     erasures.bury(conn, erasure_id, person.thread_ids)
-    erasures.remember_messages(conn, person.ticket_ids, person.quarantine_ids)
+    erasures.remember_messages(conn, person.ticket_ids, person.quarantine_ids, person.mail_ids)
     erasures.remember_subjects(conn, erasure_id, erasures.subject_of(
         wanted.customer_id or person.customer_id, [*person.contacts, *([wanted.contact] if wanted.contact else [])]))
     counts = personal.pseudonymise(conn, person, f"erased-{secrets.token_hex(6)}")

@@ -52,6 +52,7 @@ def show(db: Database, settings: Settings, ticket_id: str) -> dict[str, Any]:
             "tool_log": values.get("tool_log", []),
             "approvals": [_approval(a) for a in approvals.rows(conn, ticket_id=ticket_id)],
             "commitments": commitments.rows(conn, ticket_id=ticket_id),
+            "notes": inbox.notes(conn, ticket_id),
             "outbox": outbox.rows(conn, ticket_id=ticket_id)[::-1],
             "cost_cny": llm_calls.cost_of_ticket(conn, ticket_id),
             "pending_messages": [_pending(m) for m in inbox.pending(conn, ticket_id)],
@@ -222,7 +223,7 @@ def outcome_of_message(db: Database, message_id: str) -> dict[str, Any] | None:
     """Return {"outcome", "reply", "turn_id"} once the message's turn has ended or parked, else None."""
     with db.connection() as conn:
         turn = turns.of_message(conn, message_id)
-        if turn is None or turn["status"] == "running":
+        if turn is None or turn["status"] in {"running", "replaced"}:
             return None
         key = reply_key(turn["turn_id"])
         said = outbox.body_of(conn, key)

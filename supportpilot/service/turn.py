@@ -20,9 +20,8 @@ from supportpilot.agent.deps import Deps
 from supportpilot.agent.plain import plain
 from supportpilot.agent.state import SupportState, Turn
 from supportpilot.config import Settings
-from supportpilot.db import approvals, inbox, outbox, tickets, turns
+from supportpilot.db import approvals, inbox, outbox
 from supportpilot.db.approvals import Approval
-from supportpilot.db.inbox import StoredMessage
 from supportpilot.db.pool import Database, translated
 from supportpilot.desk import turns as desk
 from supportpilot.desk.lease import Heartbeat
@@ -32,6 +31,7 @@ from supportpilot.errors import (
     HandedBack,
     LeaseLost,
     NotFound,
+    Overtaken,
     Permanent,
     SupportPilotError,
     TornThread,
@@ -40,6 +40,7 @@ from supportpilot.errors import (
 )
 from supportpilot.llm.retrying import ProviderTrouble
 from supportpilot.service.draining import Draining
+from supportpilot.service.given import given_to
 from supportpilot.service.live import LiveBoard, LiveTurn
 from supportpilot.service.memory import ask_for_compression
 from supportpilot.service.texts import approval_notice, handoff_notice
@@ -148,15 +149,31 @@ def _run_watched(rt: Runtime, work: Work, live: LiveTurn | None) -> tuple[str, W
     try:
         if live is not None:
             live.begin(len(work.turn.message_ids))
-        reached = _close(rt, work) if work.turn.closing else advance(rt, work, live)
-        if isinstance(reached, Parked):
-            return _park(rt, work, reached.interrupt), None
-        return _release(rt, work, reached.values)
+        return _run_to_its_end(rt, work, live)
     except LeaseLost as error:
         log.warning("turn left ticket=%s turn=%s: %s", work.ticket_id, work.turn.turn_id, error)
         return "lease lost", None
     except Exception as error:  # noqa: BLE001 -- the shell of a turn: every failure is written down, none kills the worker
         return _fail(rt, work, error), None
+
+
+def _run_to_its_end(rt: Runtime, work: Work, live: LiveTurn | None) -> tuple[str, Work | None]:
+    try:
+        reached = _close(rt, work) if work.turn.closing else advance(rt, work, live)
+        if isinstance(reached, Parked):
+            return _park(rt, work, reached.interrupt), None
+    except Overtaken as error:
+        return _replace(rt, work, error)
+    return _release(rt, work, reached.values)
+
+
+def _replace(rt: Runtime, work: Work, why: Overtaken) -> tuple[str, Work | None]:
+    with rt.db.transaction() as conn:
+        following = desk.replace(conn, work, rt.settings)
+    if following is work:
+        return "goes on", work
+    log.info("turn replaced ticket=%s turn=%s: %s", work.ticket_id, work.turn.turn_id, why)
+    return "replaced", following
 
 
 def config_of(work: Work, live: LiveTurn | None = None) -> RunnableConfig:
@@ -182,7 +199,7 @@ def advance(rt: Runtime, work: Work, live: LiveTurn | None = None) -> Parked | F
             if begun:       # an older head hides what was written: asking again would pay for the model each time
                 raise TornThread("what this turn has written does not show in its thread; reading again")
             begun = True
-            _invoke(rt, _input(rt, work), config)
+            _invoke(rt, _input(rt, work, state.values), config)
         elif state.interrupts:
             interrupt = state.interrupts[0]
             decision = _decision(rt, interrupt.id)
@@ -254,39 +271,15 @@ def as_decision(approval: Approval) -> dict[str, Any]:
     """Return a decided approval in the form the graph's `approval` node reads; plain types only."""
     return {
         "approved": approval.status == "approved", "expired": approval.status == "expired",
-        "approver": approval.decided_by or "", "reason": approval.reason or "", "approval_id": approval.id,
+        "approver": " + ".join(name for name in (approval.first_by, approval.decided_by) if name),
+        "reason": approval.reason or "", "customer_reason": approval.customer_reason, "approval_id": approval.id,
         "amount": None if approval.amount is None else str(approval.amount),
     }
 
 
-def _input(rt: Runtime, work: Work) -> SupportState:
+def _input(rt: Runtime, work: Work, values: dict[str, Any] | None = None) -> SupportState:
     with rt.db.connection() as conn:
-        messages = inbox.by_ids(conn, work.turn.message_ids)
-        ticket = tickets.get(conn, work.ticket_id)
-        came_back = any(m.author == "human" for m in messages) or turns.follows_dead(conn, work.turn.turn_id)
-    if ticket is None:
-        raise NotFound(f"no ticket {work.ticket_id}")
-    given: SupportState = {
-        "ticket": {"id": ticket.id, "customer_email": ticket.contact, "subject": ticket.subject, "body": ticket.body},
-        "turn_id": work.turn.turn_id, "turn_messages": unanswered(messages), "silent": work.turn.silent,
-        "turns": [_entry(m) for m in messages],
-    }
-    # A human had the ticket: a complaint from before, or one that a dead turn has counted, is not counted again.
-    return {**given, "unsolved": 0} if came_back else given
-
-
-def unanswered(messages: list[StoredMessage]) -> list[str]:
-    """Return the ids of the customer's messages that no human has answered after them."""
-    last_human = max((m.seq for m in messages if m.author == "human"), default=0)
-    return [m.id for m in messages if m.author == "customer" and m.seq > last_human]
-
-
-def _entry(message: StoredMessage) -> Turn:
-    entry: Turn = {"id": message.id, "role": "customer" if message.author == "customer" else "agent",
-                   "content": message.body, "at": message.received_at.isoformat()}
-    if message.author == "human":
-        entry["author"] = message.author_name
-    return entry
+        return given_to(conn, work, values or {})
 
 
 def _close(rt: Runtime, work: Work) -> Finished:

@@ -17,7 +17,7 @@ SETTLE_BATCH = 500
 
 
 def sweep(db: Database, ports: Ports, settings: Settings) -> dict[str, int]:
-    """Publish wake-ups for due messages, turns and replies; return how many of each ({} if another sweep runs)."""
+    """Publish wake-ups for due messages, turns, replies and mails; return how many of each ({} if another sweep runs)."""
     with db.transaction() as conn:
         if not leases.sweep_alone(conn):
             return {}
@@ -32,10 +32,12 @@ def sweep(db: Database, ports: Ports, settings: Settings) -> dict[str, int]:
         ports.schedule_delivery(reply_id)
     for erasure_id in due.erasures:
         ports.schedule_erase(erasure_id)
+    for mail_id in due.mails:
+        ports.schedule_mail(mail_id)
     counts = {"messages": len(due.messages), "resumes": len(due.resumes), "replies": len(due.replies),
-              "erasures": len(due.erasures)}
+              "erasures": len(due.erasures), "mails": len(due.mails)}
     if any(counts.values()):
-        log.info("swept messages=%(messages)d resumes=%(resumes)d replies=%(replies)d erasures=%(erasures)d", counts)
+        log.info("swept messages=%(messages)d resumes=%(resumes)d replies=%(replies)d erasures=%(erasures)d mails=%(mails)d", counts)
     return counts
 
 

@@ -14,10 +14,10 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 
-from supportpilot.db import business, leases, outbox
+from supportpilot.db import business, leases, outbox, tickets, turns
 from supportpilot.db.commitments import put_reply
 from supportpilot.db.pool import Connection, Row
-from supportpilot.errors import NotFound
+from supportpilot.errors import NotFound, Overtaken
 from supportpilot.prompts.promises import fixed_promises
 from supportpilot.tools.citations import citations_in
 from supportpilot.types import Commitment, Noted, OutboxKind, current_scope
@@ -171,11 +171,13 @@ def finish_ticket(
     Raises:
         LeaseLost: another worker has the ticket.
         NotFound: there is no such ticket.
+        Overtaken: the customer has written again; nothing is stored.
     """
     with conn.transaction():
         _fence(conn)
         if not business.note_answer(conn, ticket_id, category, kb_id):
             raise NotFound(f"no ticket {ticket_id}")
+        _not_overtaken(conn)
         if noted.codes or noted.wish:
             business.note_details(conn, ticket_id, noted.codes, noted.wish)
         stands = _put(conn, ticket_id, "reply", reply, noted.commitments)
@@ -192,9 +194,12 @@ def escalate_to_human(conn: Connection, ticket_id: str, reason: str, reply: str)
     Raises:
         LeaseLost: another worker has the ticket.
         NotFound: there is no such ticket.
+        Overtaken: the customer has written again; nothing is stored.
     """
     with conn.transaction():
         _fence(conn)
+        tickets.lock(conn, ticket_id)
+        _not_overtaken(conn)
         if not business.mark_escalated(conn, ticket_id, reason):
             raise NotFound(f"no ticket {ticket_id}")
         return _put(conn, ticket_id, "handoff", reply, fixed_promises(reply))
@@ -219,6 +224,13 @@ class _Wanted:
 def _fence(conn: Connection) -> None:
     scope = current_scope()
     leases.fence(conn, scope.lease_token if scope else None)
+
+
+def _not_overtaken(conn: Connection) -> None:
+    """Asked under the ticket's lock, which hands out `seq`: what is stored after this is the next turn's."""
+    scope = current_scope()
+    if scope and scope.lease_token and turns.overtaken(conn, scope.turn_id):
+        raise Overtaken(f"{scope.ticket_id} was written to before its answer stood")
 
 
 def _turn_id() -> str | None:

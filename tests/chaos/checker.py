@@ -15,6 +15,7 @@ LEASES, ORPHANS, REFUNDS = "leases left", "orphans", "wrong refunds"
 REPLIES, ANSWERS, LEAKS = "wrong replies", "wrong answers to senders and deciders", "leaks"
 KINDS = (LOST, DOUBLED, ORDER, STUCK, LEASES, ORPHANS, REFUNDS, REPLIES, ANSWERS, LEAKS)
 
+MOST_REPLACED = 2
 _EMAIL = re.compile(r"[A-Za-z0-9._+-]+@[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)+")
 _BILL = re.compile(r"[A-Z]{2,6}-[0-9][0-9-]*[0-9]")
 
@@ -45,7 +46,7 @@ class Findings:
 
 def check(snapshot: Snapshot) -> Findings:
     """Return everything that is wrong; pure."""
-    parts = (_intake, _messages, _turns, _threads, _order, _outbox, _sink, _waiting, _decisions, _open_turns, _leases, _orphans, _refunds, _sums, _told, _leaks)
+    parts = (_intake, _messages, _turns, _replaced, _threads, _order, _outbox, _sink, _waiting, _decisions, _open_turns, _leases, _orphans, _refunds, _sums, _told, _leaks)
     return Findings(tuple(dict.fromkeys(finding for part in parts for finding in part(snapshot))))
 
 
@@ -107,6 +108,19 @@ def _turns(s: Snapshot) -> Iterator[Finding]:
             yield Finding(LOST, f"turn {turn.id} of {turn.ticket_id} is done and has no reply")
         if answers[turn.id] > 1:
             yield Finding(DOUBLED, f"turn {turn.id} of {turn.ticket_id} has {answers[turn.id]} replies in the outbox")
+
+
+def _replaced(s: Snapshot) -> Iterator[Finding]:
+    """A replaced turn has said and asked nothing, and kept no message waiting more than twice."""
+    said = {r.turn_id for r in s.replies} | {a.turn_id for a in s.approvals}
+    put_off = Counter[str]()
+    for turn in (t for t in s.turns if t.status == "replaced"):
+        put_off.update(turn.message_ids)
+        if turn.id in said:
+            yield Finding(DOUBLED, f"turn {turn.id} of {turn.ticket_id} was replaced and had done something already")
+    for message_id, times in put_off.items():
+        if times > MOST_REPLACED:
+            yield Finding(STUCK, f"the answer to message {message_id} was put off {times} times")
 
 
 def _threads(s: Snapshot) -> Iterator[Finding]:

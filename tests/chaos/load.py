@@ -22,6 +22,7 @@ ROUND_SECONDS = 120.0
 LOAD_SHARE = 0.9            # of the duration; the last messages meet faults, too
 PATIENCE_SECONDS = 90.0     # after the storm, for messages that were not accepted yet
 REFUND_NUMBERS = (3, 6)     # which messages of a refund's conversation ask for one
+BURST_SHARE, BURST_GAP = 0.4, (0.1, 1.5)     # lines that follow the one before while its turn runs
 QUESTIONS = (
     "招商银行的流水同步失败,提示 E3001,应该怎么办?", "重新授权之后多久可以看到流水?", "开好的电子发票在哪里下载?",
     "续费提示 E2001,怎么办?", "忘记密码了,怎么重设?", "怎么让新来的出纳登录系统?",
@@ -61,6 +62,15 @@ def customers_of(duration: float) -> list[Customer]:
     """Return everybody who writes: one round of 30 for every two minutes."""
     rounds = max(1, round(duration / ROUND_SECONDS))
     return [Customer(index, number) for number in range(rounds) for index in range(TICKETS)]
+
+
+def in_bursts(rng: random.Random, times: list[float]) -> list[float]:
+    """Return the times with some lines moved up behind the one before: now in a hurry, now after a while."""
+    moved: list[float] = []
+    for when in times:
+        hurried = moved and rng.random() < BURST_SHARE
+        moved.append(min(when, moved[-1] + rng.uniform(*BURST_GAP)) if hurried else when)
+    return moved
 
 
 def store_customers(conn: Connection, customers: list[Customer]) -> None:
@@ -110,7 +120,7 @@ class Load:
         length = self.duration * LOAD_SHARE / rounds
         begin = self._began + customer.round * length + rng.uniform(0, length * 0.1)
         sent: list[tuple[bytes, str, Accepted]] = []
-        times = sorted(rng.uniform(0, length * 0.85) for _ in range(MESSAGES))     # now in a hurry, now after a while
+        times = in_bursts(rng, sorted(rng.uniform(0, length * 0.85) for _ in range(MESSAGES)))
         for number, after in enumerate(times, start=1):
             self._sleep_until(begin + after)
             body, delivery = self._payload(customer, number), f"d-{customer.name}-{number}"

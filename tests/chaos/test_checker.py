@@ -126,6 +126,10 @@ PLANTED: dict[str, tuple[str, str, Callable[[Snapshot], Snapshot]]] = {
     "turn still running": (ORPHANS, "still runs", lambda s: replace(s, turns=changed(s.turns, -1, status="running"))),
     "turn waits for nothing": (ORPHANS, "waits for an approval that is not pending",
                                lambda s: replace(s, turns=changed(s.turns, 0, status="waiting"))),
+    "replaced after its reply": (DOUBLED, "had done something already",
+                                 lambda s: replace(s, turns=changed(s.turns, -1, status="replaced"))),
+    "put off three times": (STUCK, "was put off 3 times", lambda s: replace(s, turns=(
+        *(replace(s.turns[-1], id=f"U{n}", status="replaced") for n in range(3)), *s.turns))),
     "ticket without a lease row": (ORPHANS, "has no lease row",
                                    lambda s: replace(s, tickets=changed(s.tickets, 0, lease=None))),
     "thread without a ticket": (ORPHANS, "has checkpoints and no ticket", lambda s: replace(s, threads={**s.threads, "T9": ()})),

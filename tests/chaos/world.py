@@ -39,7 +39,7 @@ SKEW = Path(__file__).parent / "skew"
 START_SECONDS = 90.0
 MODEL_MILLISECONDS = 400.0      # as usual: a turn takes a second or two, so that faults meet turns
 SETTINGS = {
-    "TURN_DEBOUNCE_SECONDS": "0", "LEASE_SECONDS": "6", "SWEEP_SECONDS": "1", "TURN_DEADLINE_SECONDS": "60",
+    "TURN_DEBOUNCE_SECONDS": "0.3", "TURN_DEBOUNCE_MAX_SECONDS": "1", "LEASE_SECONDS": "6", "SWEEP_SECONDS": "1", "TURN_DEADLINE_SECONDS": "60",
     "LLM_TIMEOUT_SECONDS": "3", "REPLY_TIMEOUT_SECONDS": "2", "MAX_CRASHES": "1000", "MAX_ATTEMPTS": "50",
     "TICKET_COST_CAP_CNY": "1000", "WORKER_CONCURRENCY": "8",
     "TICKET_RATE_LIMITS": "off",      # the storm's customers write like machines

@@ -23,11 +23,11 @@ from fixtures.postgres import PostgresServer
 pytestmark = pytest.mark.integration
 
 # What CI leaves out, to end in its 20 minutes: `held` holds every write of `park`; `make test` without CI runs all.
-NOT_IN_CI = frozenset({"park", "closing", "expire"})
+NOT_IN_CI = frozenset({"park", "closing", "expire", "overtaken"})
 
 TESTS = Path(__file__).parent.parent
 LANES = 2
-LEAST = {"answer": 45, "park": 50, "held": 80, "give_up": 40, "closing": 50, "human": 60, "expire": 30}
+LEAST = {"answer": 45, "park": 50, "held": 80, "give_up": 40, "closing": 50, "human": 60, "expire": 30, "overtaken": 45}
 LONGEST = 500
 
 
@@ -65,6 +65,14 @@ def test_a_process_may_die_at_any_point_of(
     assert failures(reports) == {}
     assert len({frozenset(r["points"]) for r in reports}) == 1      # LangGraph's threads may change the order
     assert tried == len(reports[0]["points"]) >= LEAST[scenario]
+
+
+@pytest.mark.timeout(LONGEST)
+def test_a_process_may_die_around_each_write_of_a_turn_that_is_replaced(
+        postgres_server: PostgresServer, migrated_template: str) -> None:
+    reports = enumerate_points(postgres_server, migrated_template, scenario="overtaken", only="desk.turns")
+    assert failures(reports) == {}
+    assert sum(r["tried"] for r in reports) >= 8        # taken, replaced, made anew, done: before and after each
 
 
 @pytest.mark.timeout(LONGEST)

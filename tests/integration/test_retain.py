@@ -14,9 +14,11 @@ from fixtures.office import Office, give_paid_invoice
 from producer.cli.checkpoints import size
 from producer.cli.main import run
 from supportpilot.config import get_settings
-from supportpilot.db import leases, quarantine, retention
+from supportpilot.db import leases, mailboxes, mails, quarantine, retention
 from supportpilot.db.llm_calls import record_call
+from supportpilot.db.mails import End, RawMail
 from supportpilot.db.pool import Database
+from supportpilot.mail.parts import Attachment
 from supportpilot.memory.checkpoint import truncate_checkpoints
 from supportpilot.service import approval, history, ticket
 from supportpilot.service import retention as service
@@ -24,7 +26,7 @@ from supportpilot.service.approval import Verdict
 from supportpilot.types import LLMCall
 
 pytestmark = pytest.mark.integration
-NOTHING = {"reduced": 0, "forgotten": 0, "replays": 0, "quarantine": 0, "calls": 0}
+NOTHING = {"reduced": 0, "forgotten": 0, "replays": 0, "quarantine": 0, "mails": 0, "calls": 0}
 THREAD = ("checkpoints", "checkpoint_writes", "checkpoint_blobs")
 
 
@@ -44,7 +46,8 @@ def days_pass(office: Office, days: float) -> None:
     back = f"- interval '{days * 86400} seconds'"
     office.execute(f"UPDATE biz.tickets SET resolved_at = resolved_at {back}, last_written_at = last_written_at {back}, "
                    f"reduced_for = reduced_for {back}, forgotten_for = forgotten_for {back}")
-    for table, column in (("desk.forks", "created_at"), ("desk.quarantine", "received_at"), ("desk.llm_calls", "created_at")):
+    for table, column in (("desk.forks", "created_at"), ("desk.quarantine", "received_at"), ("desk.llm_calls", "created_at"),
+                          ("desk.mails", "received_at")):
         office.execute(f"UPDATE {table} SET {column} = {column} {back}")
 
 
@@ -241,6 +244,25 @@ def test_settled_quarantine_goes_after_the_period_and_held_one_after_the_second(
     assert [r["id"] for r in office.rows("SELECT id FROM desk.quarantine")] == [held]
     days_pass(office, 700)
     assert retain(office) == {"quarantine": 1}
+
+
+def test_a_mail_s_bytes_go_after_the_period_its_words_after_the_second_and_machines_mails_at_once(office: Office) -> None:
+    ticket_id = resolved(office, 1)
+    with office.db.transaction() as conn:
+        kept, machine = (mails.store(conn, RawMail("pipe", f"From: c@example.com\n\n{n}".encode())) for n in "12")
+        mails.finish(conn, kept, End("filed", ticket_id=ticket_id))
+        mails.finish(conn, machine, End("ignored", "automatic"))
+        mailboxes.put_files(conn, kept, ticket_id, [Attachment("a.txt", "text/plain", 1, "h", False, b"x")])
+    office.execute("UPDATE desk.mails SET full_text = 'words'")
+    assert "mails" not in retain(office, retention_days=90)
+    days_pass(office, 91)
+    assert retain(office, retention_days=90)["mails"] == 2
+    assert office.rows("SELECT id, raw, full_text FROM desk.mails") == [{"id": kept, "raw": None, "full_text": "words"}]
+    assert office.rows("SELECT data FROM desk.attachments") == [{"data": b"x"}]
+    days_pass(office, 640)
+    retain(office, retention_days=90, retention_forget_days=730)
+    assert office.rows("SELECT full_text FROM desk.mails") == [{"full_text": ""}]
+    assert office.rows("SELECT data FROM desk.attachments") == []
 
 
 def test_records_of_model_calls_stay_unless_a_period_is_set_and_those_of_open_tickets_always(office: Office) -> None:

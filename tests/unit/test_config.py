@@ -134,6 +134,22 @@ def test_a_channel_waits_as_its_own_variables_say(monkeypatch):
     assert settings.debounce("terminal") == (2.0, 10.0)
 
 
+@pytest.mark.parametrize(("given", "waits"), [
+    ({}, (20.0, 60.0)),
+    ({"TURN_DEBOUNCE_SECONDS": "5"}, (5.0, 60.0)),
+    ({"TURN_DEBOUNCE_SECONDS": "5", "TURN_DEBOUNCE_MAX_SECONDS": "15"}, (5.0, 15.0)),
+    ({"TURN_DEBOUNCE_SECONDS": "5", "TURN_DEBOUNCE_SECONDS_EMAIL": "40"}, (40.0, 60.0)),
+    ({"TURN_DEBOUNCE_SECONDS_EMAIL": "0", "TURN_DEBOUNCE_MAX_SECONDS_EMAIL": "0"}, (0.0, 0.0)),
+    ({"TURN_DEBOUNCE_SECONDS": "", "TURN_DEBOUNCE_MAX_SECONDS": ""}, (20.0, 60.0)),
+    ({"TURN_DEBOUNCE_SECONDS": "0", "TURN_DEBOUNCE_SECONDS_EMAIL": "40"}, (0.0, 0.0)),
+])
+def test_mail_waits_longer_until_somebody_says_otherwise(given, waits, monkeypatch):
+    for name, value in given.items():
+        monkeypatch.setenv(name, value)
+    assert load_settings().debounce("email") == waits
+    assert load_settings().debounce("chatwoot")[0] in {2.0, 5.0, 0.0}
+
+
 def test_the_longest_wait_is_never_below_the_quiet_one():
     assert load_settings(turn_debounce_seconds=30).debounce("generic") == (30.0, 30.0)
 

@@ -19,7 +19,7 @@ from typer.main import get_command
 
 from producer.cli.main import app as command_line
 from producer.cli.processes import PROCESSES
-from supportpilot.config import SECRETS, Settings
+from supportpilot.config import CHANNEL_DEFAULTS, SECRETS, Settings
 from worker.queues import QUEUES
 
 ROOT = Path(__file__).parents[2]
@@ -29,6 +29,7 @@ OURS = {name: service for name, service in SERVICES.items() if service["image"].
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 SETTINGS = {name.upper() for name in Settings.model_fields}
 FILES = {f"{name.upper()}_FILE" for name in SECRETS}
+OF_ONE_CHANNEL = {f"{name}_{channel}".upper() for name, channel in CHANNEL_DEFAULTS}
 POSTGRES_IMAGE = {"POSTGRES_USER", "POSTGRES_DB", "POSTGRES_PASSWORD_FILE"}     # documented by that image
 SHELL = {"HOSTNAME"}                                                            # set by the engine in every container
 LONG_RUNNING = {"web", "worker", "background", "desk", "beat", "flower"}
@@ -103,7 +104,7 @@ def test_a_health_check_asks_the_worker_of_its_own_container(name):
 @pytest.mark.parametrize("name", OURS)
 def test_every_variable_is_a_setting_and_no_secret_is_a_variable(name):
     variables = set(SERVICES[name].get("environment", {}))
-    assert variables - SETTINGS - FILES == set()
+    assert variables - SETTINGS - FILES - OF_ONE_CHANNEL == set()
     assert variables & {secret.upper() for secret in SECRETS} == set()
 
 

@@ -40,7 +40,7 @@ THROUGH = {
 }
 # Imported by name although another requirement brings them: the one that does.
 BROUGHT_BY = {"click": "celery", "starlette": "fastapi", "markupsafe": "jinja2", "typing_extensions": "pydantic",
-              "langchain_core": "langgraph", "psycopg_pool": "psycopg[pool]"}
+              "langchain_core": "langgraph", "lxml": "inscriptis", "psycopg_pool": "psycopg[pool]"}
 # Required although no module imports them: what needs them.
 NOT_IMPORTED = {
     "redis": "celery's transport", "flower": "the process `flower`",

@@ -13,8 +13,10 @@ from supportpilot.errors import ModelOutputUnusable
 from supportpilot.types import current_scope
 
 
-class LoadIn(Conversation):
+class LoadIn(Conversation, total=False):
     """The whole conversation."""
+
+    unsolved: int
 
 
 class LoadOut(PerTurn, total=False):
@@ -30,7 +32,7 @@ def load_customer(state: LoadIn, deps: Deps) -> LoadOut:
     first = [] if state.get("turns") else _first_entry(state["ticket"], deps)
     turns = add_turns(state.get("turns") or [], first)
     return {
-        **fresh_turn(), "customer": customer, "profile": _profile(customer, deps),
+        **fresh_turn(), "unsolved_before": state.get("unsolved", 0), "customer": customer, "profile": _profile(customer, deps),
         "turn_id": _turn_id(state), "turn_messages": _turn_messages(state, turns), "turns": first,
     }
 

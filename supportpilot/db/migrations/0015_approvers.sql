@@ -29,8 +29,10 @@ CREATE TABLE desk.form_keys (
 );
 CREATE INDEX ON desk.form_keys (used_at);
 
--- Above APPROVAL_TWO_PERSON_CNY the first approval waits here for a second person's.
+-- Above `two_person_above` (NULL: no such limit; APPROVAL_TWO_PERSON_CNY when it was asked) the first approval waits here
+-- for a second person's.
 ALTER TABLE desk.approvals
+    ADD COLUMN two_person_above numeric(12, 2),
     ADD COLUMN assigned_to     text,
     ADD COLUMN customer_reason text NOT NULL DEFAULT '',
     ADD COLUMN first_by        text,
