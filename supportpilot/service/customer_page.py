@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Literal
 
@@ -41,7 +41,7 @@ class TooMany(Refused):
 
 @dataclass(frozen=True)
 class Line:
-    """One text of the conversation; `speaker` is customer, agent or human, `author` a human's name."""
+    """One text of the conversation; `speaker` is customer, agent or human, `author` a colleague's name, or that of a Cc."""
 
     id: str
     speaker: str
@@ -74,10 +74,16 @@ def look(db: Database, settings: Settings, token: str) -> Page:
         opened = open_link(conn, settings, token)
         face = links.face(conn, opened.ticket_id)
         assert face is not None  # noqa: S101 -- the snapshot that opened it has it
-        lines = [Line(**row) for row in links.conversation(conn, opened.ticket_id, SHOWN_LINES + 1)]
+        lines = [_line(row, face["contact_name"]) for row in links.conversation(conn, opened.ticket_id, SHOWN_LINES + 1)]
         return Page(opened, customer_language(conn, opened.ticket_id), face["subject"], _state(face),
                     lines[-SHOWN_LINES:] or [_first_words(face)], links.pulses(conn, [opened.ticket_id])[opened.ticket_id],
                     cut=len(lines) > SHOWN_LINES)
+
+
+def _line(row: Mapping[str, Any], own_name: str) -> Line:
+    """Return a row as a line; a customer's is theirs without a name, but for what somebody else in the mail's Cc wrote."""
+    line = Line(**row)
+    return replace(line, author="") if line.speaker == "customer" and line.author == own_name else line
 
 
 def _first_words(face: Mapping[str, Any]) -> Line:

@@ -133,6 +133,15 @@ def test_the_customer_sees_words_and_sent_replies_and_nothing_else(office: Offic
     assert [line.author for line in page(office, ticket_id).lines] == ["", "", "小王"]
 
 
+def test_a_listed_colleague_of_the_customers_is_named(office: Office) -> None:
+    ticket_id = office.write("同步失败", contact_name="王芳").ticket_id
+    office.write("补充一点", contact_name="王芳", ticket_id=ticket_id)
+    intake.receive(office.db, office.settings, office.ports, InboundMessage(
+        channel="email", external_id="email:cc", contact="cc@example.com", contact_name="李会计", body="我是抄送的", joins=ticket_id))
+    assert [(line.author, line.body) for line in page(office, ticket_id).lines] == [
+        ("", "同步失败"), ("", "补充一点"), ("李会计", "我是抄送的")]
+
+
 def test_a_human_of_the_helpdesk_is_seen_once(office: Office) -> None:
     ticket_id = office.write("同步失败").ticket_id
     intake.receive(office.db, office.settings, office.ports, InboundMessage(
