@@ -14,9 +14,9 @@ from supportpilot.db import inbox, links
 from supportpilot.db.events import Event
 from supportpilot.db.pool import Connection, Database
 from supportpilot.errors import Refused, Unusable
+from supportpilot.memory.entries import language_of_text
 from supportpilot.service import intake
 from supportpilot.service.links import Opened, open_link
-from supportpilot.service.texts import customer_language
 from supportpilot.types import InboundMessage, Ports, Received
 
 State = Literal["working", "refund", "human", "answered", "closed"]
@@ -75,8 +75,10 @@ def look(db: Database, settings: Settings, token: str) -> Page:
         face = links.face(conn, opened.ticket_id)
         assert face is not None  # noqa: S101 -- the snapshot that opened it has it
         lines = [_line(row, face["contact_name"]) for row in links.conversation(conn, opened.ticket_id, SHOWN_LINES + 1)]
-        return Page(opened, customer_language(conn, opened.ticket_id), face["subject"], _state(face),
-                    lines[-SHOWN_LINES:] or [_first_words(face)], links.pulses(conn, [opened.ticket_id])[opened.ticket_id],
+        lines = lines or [_first_words(face)]
+        own_words = "\n".join(line.body for line in lines if line.speaker == "customer")
+        pulse = links.pulses(conn, [opened.ticket_id])[opened.ticket_id]
+        return Page(opened, language_of_text(own_words), face["subject"], _state(face), lines[-SHOWN_LINES:], pulse,
                     cut=len(lines) > SHOWN_LINES)
 
 
