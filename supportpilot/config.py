@@ -27,7 +27,7 @@ DEFAULT_PRICES: dict[str, tuple[str, str, str]] = {
 }
 
 # Settings that may come from a file named by <NAME>_FILE (container secrets); so may WEBHOOK_SECRET_<CHANNEL>.
-SECRETS = ("database_url", "redis_url", "broker_url", "openai_api_key", "webhook_secret", "reply_callback_secret", "flower_basic_auth", "notify_urls",
+SECRETS = ("database_url", "redis_url", "broker_url", "openai_api_key", "webhook_secret", "reply_callback_secret", "flower_basic_auth", "notify_urls", "customer_link_secret",
            "chatwoot_token", "zendesk_token", "freshdesk_token", "intercom_token", "zammad_token",
            "mail_secret", "imap_urls")
 # People write mails slower than lines of a chat; what an operator sets goes before these.
@@ -43,6 +43,7 @@ Count = Annotated[int, Field(ge=1, le=10**9)]
 Price = Annotated[Decimal, Field(ge=0)]
 WEB = ("http", "https")
 _TARGET = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://\S+")
+LINK_SECRET_BYTES = 32
 _LIMIT = re.compile(r"[1-9][0-9]{0,5}/[1-9][0-9]{0,5}")
 SCHEMES = {"database_url": ("postgresql", "postgres"), "redis_url": ("redis", "rediss", "sentinel", "redis+socket"),
            "broker_url": ()}        # whatever Celery has a transport for
@@ -128,6 +129,7 @@ class Settings(BaseSettings):
     drain_seconds: Period = Field(8.0, description="seconds between SIGTERM and the moment when turns that have not reached their next node are handed back over their head")
     sweep_seconds: Period = Field(5.0, description="seconds between two sweeps for work that nobody holds")
     approval_expires_hours: Positive = Field(72.0, description="hours until an undecided approval becomes a handoff")
+    approval_two_person_cny: NotNegative = Field(5000.0, description="CNY above which a refund needs the approval of two different people; 0: always two")
     approval_notice: bool = Field(default=True, description="tell the customer once that a colleague is checking the refund")
     resolve_after_hours: Positive = Field(24.0, description="quiet hours after which an answered ticket is resolved and part of the customer's history")
     profile_debounce_seconds: NotNegative = Field(5.0, description="seconds to wait for more changes before a customer's profile is made anew")
@@ -167,6 +169,9 @@ class Settings(BaseSettings):
     notify_language: Literal["zh", "en"] = Field("zh", description="language of these notifications, zh or en")
     notify_timeout_seconds: Positive = Field(10.0, description="seconds one notification may take at all targets together, side by side")
     public_url: str = Field("http://127.0.0.1:8000", description="where customers reach this server; start of citation links")
+    customer_link_secret: str | None = Field(None, description="makes the links to customers' own pages: at least 32 random characters; several separated by spaces: the first makes links, all of them open; unset: no links, no pages")
+    customer_link_days: Positive = Field(180.0, description="days after a ticket's last message for which the customer's link opens it")
+    session_hours: Positive = Field(12.0, description="hours that a login of the staff lasts")
     max_body_bytes: Count = Field(262_144, description="largest webhook request in bytes")
     max_message_chars: Count = Field(20_000, description="longest customer message in characters; longer ones go to quarantine")
     mail_addresses: str = Field("", description="our own addresses, separated by spaces; the first is the one customers write to. Mail from them is our own and ignored")
@@ -261,6 +266,13 @@ class Settings(BaseSettings):
             raise ValueError("must be user:password, without a comma")
         return value
 
+    @field_validator("customer_link_secret")
+    @classmethod
+    def _link_secret(cls, value: str | None) -> str | None:
+        if value is not None and any(len(secret.encode()) < LINK_SECRET_BYTES for secret in value.split() or [""]):
+            raise ValueError(f"must be at least {LINK_SECRET_BYTES} random characters (`openssl rand -hex 32`)")
+        return value
+
     @model_validator(mode="after")
     def _small_model(self) -> Self:
         """A default that names the offline model's small one would be asked of every other provider too."""
@@ -324,6 +336,10 @@ class Settings(BaseSettings):
     def webhook_secrets(self, channel: str) -> list[str]:
         """Return the secrets that may sign for a channel; several while one is being replaced."""
         return (self.channel_value("WEBHOOK_SECRET", channel) or "").split()
+
+    def link_secrets(self) -> list[str]:
+        """Return the secrets of customers' links, the one that makes them first; [] where pages are off."""
+        return (self.customer_link_secret or "").split()
 
     def debounce(self, channel: str) -> tuple[float, float]:
         """Return (quiet seconds, longest seconds) to wait on a channel; (0, 0) if waiting is off.

@@ -17,7 +17,8 @@
     │  ├─ NotFound        unknown id (HTTP 404)
     │  │  └─ Erased       it was there until its customer asked to be erased (HTTP 410)
     │  ├─ Stale           the customer has written since the approver looked
-    │  └─ AlreadyDecided  somebody else was first, or the time ran out
+    │  ├─ AlreadyDecided  somebody else was first, or the time ran out
+    │  └─ Forbidden       the person's role does not include it (HTTP 403)
     ├─ Misconfigured      wrong usage or configuration (exit code 2)
     └─ Unusable           signed input that cannot be a message; kept in quarantine
 
@@ -102,6 +103,10 @@ class Stale(Refused):
 
 class AlreadyDecided(Refused):
     """The approval is not pending any more."""
+
+
+class Forbidden(Refused):
+    """The person's role does not include it."""
 
 
 class Misconfigured(SupportPilotError):

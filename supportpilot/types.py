@@ -29,6 +29,7 @@ class InboundMessage:
         sent_at: the sender's clock; shown, never compared.
         joins: the ticket that the channel's own rules have found (threads of a mail); believed.
         verified: the channel vouches for the sender's address; else a new ticket gets no customer's data.
+        ticket_only: joins the ticket it names or none: a page of an erased ticket must open no new one.
     """
 
     channel: str
@@ -44,6 +45,7 @@ class InboundMessage:
     author: Author = "customer"
     joins: str | None = None
     verified: bool = True
+    ticket_only: bool = False
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,8 @@ LOCAL_HOSTS = ["127.0.0.1", "::1"]
 PER_CHANNEL = ("WEBHOOK_SECRET_", "TURN_DEBOUNCE_", "REPLY_CALLBACK_")
 PROCESSES_PER_CORE = 1.5    # most integration tests wait for something most of their time
 
-pytest_plugins = ["fixtures.postgres", "fixtures.redis", "fixtures.worker", "fixtures.llm", "fixtures.office", "fixtures.imap"]
+pytest_plugins = ["fixtures.postgres", "fixtures.redis", "fixtures.worker", "fixtures.llm", "fixtures.office", "fixtures.imap",
+                  "fixtures.site"]
 
 
 def pytest_xdist_auto_num_workers() -> int:

@@ -79,6 +79,10 @@ def _print(approval: Approval, since: list[dict[str, Any]]) -> None:
     say(f"request   {describe_request(request)}")
     customer = request.get("customer") or {}
     say(f"customer  {line(customer.get('name') or customer.get('email') or '-')}")
+    if approval.assigned_to:
+        say(f"assigned  to {line(approval.assigned_to)}")
+    if approval.first_by:
+        say(f"first     approved by {line(approval.first_by)}, {money(approval.first_amount)}; a second person has to agree")
     if approval.decided_by:
         say(f"decided   by {line(approval.decided_by)}, {money(approval.amount)}: {line(approval.reason or '-')}")
     say(f"findings  {request.get('findings') or '-'}")
@@ -123,5 +127,9 @@ def _decide(approval_id: str, verdict: Verdict) -> None:
         raise Misconfigured("--by must be a name")
     with open_database(settings) as db, waking_ports(settings) as ports:
         decided = service.decide(db, ports, approval_id, verdict)
+    if decided.status == "pending":
+        say(f"{decided.id} approved by {decided.first_by} ({money(decided.first_amount)}); above "
+            f"{money(decided.two_person_above)} a second person has to approve the same")
+        return
     amount = f" ({money(decided.amount)})" if decided.amount is not None else ""
     say(f"{decided.id} {decided.status}{amount} by {decided.decided_by}; ticket {decided.ticket_id} goes on")

@@ -17,6 +17,7 @@ from typer.main import get_command
 
 from producer.cli import (
     approvals,
+    approver,
     channels,
     chat,
     checkpoints,
@@ -60,6 +61,7 @@ ticket.app.command("history")(history.history)
 ticket.app.command("replay")(history.replay)
 app.add_typer(ticket.app, name="ticket")
 app.add_typer(approvals.app, name="approvals")
+app.add_typer(approver.app, name="approver")
 app.add_typer(commitments.app, name="commitments")
 app.add_typer(profile.app, name="profile")
 app.add_typer(customer.app, name="customer")

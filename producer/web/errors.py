@@ -1,4 +1,4 @@
-"""The error tree as HTTP: one table, one line of JSON, never a traceback."""
+"""The error tree as HTTP: one table; one line of JSON, or a page for whoever came with a browser; never a traceback."""
 
 from __future__ import annotations
 
@@ -9,10 +9,14 @@ from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
+from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from producer.signatures import Unsigned
-from supportpilot.errors import Erased, NotFound, Refused, SupportPilotError, Transient, Unusable
+from producer.web.forms import FormRefused
+from producer.web.i18n import texts
+from producer.web.pages import page
+from supportpilot.errors import Erased, Forbidden, NotFound, Refused, SupportPilotError, Transient, Unusable
 
 log = logging.getLogger(__name__)
 
@@ -22,10 +26,12 @@ STATUS: dict[type[SupportPilotError], int] = {
     Unsigned: 401,
     Erased: 410,
     NotFound: 404,
+    Forbidden: 403,
     Refused: 409,
     Unusable: 422,
     Transient: 503,
 }
+MACHINES = ("/api/", "/webhooks/", "/healthz", "/readyz", "/metrics", "/static/", "/kb/")
 INTERNAL = "internal error; the server's log says more"
 AWAY = "not available right now; try again later"     # the error's own text names hosts and users of ours
 
@@ -41,6 +47,22 @@ def answer(status: int, text: str) -> JSONResponse:
     return JSONResponse({"error": text}, status_code=status, headers=headers)
 
 
+def respond(request: Request, status: int, text: str, key: str = "") -> Response:
+    """Return an error as the asker can read it: a page for a browser, else JSON."""
+    if not wants_page(request):
+        return answer(status, text)
+    name = str(status) if f"error.{status}" in texts(request) else "500" if status >= 500 else "422"
+    shown = page(request, "error.html", status, name=name, key=key or f"error.{name}", text="" if status >= 500 else text)
+    if status == 503:
+        shown.headers["Retry-After"] = str(RETRY_AFTER_SECONDS)
+    return shown
+
+
+def wants_page(request: Request) -> bool:
+    """Say whether a browser asks for one of the pages."""
+    return "text/html" in request.headers.get("accept", "") and not request.url.path.startswith(MACHINES)
+
+
 def install(app: FastAPI) -> None:
     """Make the app answer errors by the table."""
     app.add_exception_handler(SupportPilotError, _ours)
@@ -48,22 +70,30 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(ClientDisconnect, _gone)
 
 
-async def _ours(request: Request, error: Exception) -> JSONResponse:
+async def _ours(request: Request, error: Exception) -> Response:
     assert isinstance(error, SupportPilotError)  # noqa: S101 -- registered for that class
     status = status_of(error)
     if status >= 500:
-        log.error("%s %s: %s: %s", request.method, request.url.path, type(error).__name__, error)
-    return answer(status, {500: INTERNAL, 503: AWAY}.get(status) or str(error))
+        log.error("%s %s: %s: %s", request.method, shown_path(request.url.path), type(error).__name__, error)
+    key = "error.403.form" if isinstance(error, FormRefused) else ""
+    return respond(request, status, {500: INTERNAL, 503: AWAY}.get(status) or str(error), key)
 
 
-async def _http(_: Request, error: Exception) -> JSONResponse:
+async def _http(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)  # noqa: S101 -- registered for that class
-    return JSONResponse({"error": error.detail}, status_code=error.status_code, headers=error.headers)
+    shown = respond(request, error.status_code, str(error.detail))
+    shown.headers.update(error.headers or {})
+    return shown
 
 
 async def _gone(request: Request, _: Exception) -> JSONResponse:
-    log.info("%s %s: the client went away before the end of its request", request.method, request.url.path)
+    log.info("%s %s: the client went away before the end of its request", request.method, shown_path(request.url.path))
     return answer(400, "the request ended early")
+
+
+def shown_path(path: str) -> str:
+    """Return a path for the log: the token of a customer's page opens it, so it stays out."""
+    return "/t/..." if path.startswith("/t/") else path
 
 
 class LastResort:
@@ -88,7 +118,7 @@ class LastResort:
             await self._app(scope, receive, watching)
         except Exception as error:  # noqa: BLE001 -- the last line of defence; it is logged and answered
             where = traceback.extract_tb(error.__traceback__)[-1]
-            log.error("%s: unexpected %s at %s:%s", scope.get("path"), type(error).__name__, where.filename,  # noqa: TRY400 -- one line, not a traceback
+            log.error("%s: unexpected %s at %s:%s", shown_path(str(scope.get("path"))), type(error).__name__, where.filename,  # noqa: TRY400 -- one line, not a traceback
                       where.lineno)
             if scope["type"] == "http" and not started:
-                await answer(500, INTERNAL)(scope, receive, send)
+                await respond(Request(scope), 500, INTERNAL)(scope, receive, send)

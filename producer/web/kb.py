@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import re
-import secrets
-from functools import lru_cache
 
-import nh3
 from fastapi import APIRouter
 from fastapi.responses import HTMLResponse
-from jinja2 import Environment, PackageLoader, select_autoescape
-from markdown_it import MarkdownIt
-from markupsafe import Markup
 
+from producer.web.headers import PAGE_POLICY
+from producer.web.markdown import rendered
+from producer.web.pages import environment
 from producer.web.state import SiteOf
 from supportpilot.db.articles import get_article
 
@@ -20,12 +17,6 @@ router = APIRouter()
 
 _ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 CACHE_SECONDS = 300
-
-
-@lru_cache(maxsize=1)
-def _pages() -> Environment:
-    return Environment(loader=PackageLoader("producer.web"), autoescape=select_autoescape(default=True),
-                       trim_blocks=True, lstrip_blocks=True)
 
 
 @router.api_route("/kb/{article_id}", methods=["GET", "HEAD"], response_class=HTMLResponse)
@@ -40,23 +31,10 @@ def show_article(article_id: str, site: SiteOf) -> HTMLResponse:
     return _page("article.html", 200, article=article, content=rendered(article.body, article.title))
 
 
-def rendered(body: str, title: str = "") -> Markup:
-    """Turn Markdown into clean HTML: no raw HTML, no script, links without referrer.
-
-    A first heading that only repeats the title is left out.
-    """
-    first, _, rest = body.lstrip().partition("\n")
-    text = rest if title and first.lstrip("# ").strip() == title.strip() else body
-    html = MarkdownIt("commonmark", {"html": False}).enable("table").render(text)
-    return Markup(nh3.clean(html, url_schemes={"http", "https", "mailto"}))  # noqa: S704 -- cleaned just here
-
-
 def _page(template: str, status: int, **values: object) -> HTMLResponse:
-    nonce = secrets.token_urlsafe(16)
-    html = _pages().get_template(template).render(nonce=nonce, **values)
-    policy = (f"default-src 'none'; style-src 'nonce-{nonce}'; img-src 'self' https:; "
-              "frame-ancestors 'none'; base-uri 'none'; form-action 'none'")
-    headers = {"content-security-policy": policy}
+    """Return a page that is the same for everybody, so that it may be kept on the way."""
+    html = environment().get_template(template).render(values)
+    headers = {"content-security-policy": PAGE_POLICY.replace("img-src 'self'", "img-src 'self' https:")}
     if status == 200:
         headers["cache-control"] = f"public, max-age={CACHE_SECONDS}"
     return HTMLResponse(html, status_code=status, headers=headers)

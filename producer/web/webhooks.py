@@ -13,6 +13,7 @@ from starlette.concurrency import run_in_threadpool
 from producer.channels.port import RawChannel
 from producer.channels.registry import CHANNELS
 from producer.signatures import Unsigned
+from producer.web.body import read_body
 from producer.web.errors import answer
 from producer.web.state import Site, SiteOf
 from supportpilot.channels.port import Heard, Ignored
@@ -25,8 +26,6 @@ log = logging.getLogger(__name__)
 router = APIRouter()
 
 BODY_SECONDS = 10.0
-# What is too large is still read up to here, unkept: a sender that cannot finish writing never sees the 413.
-DRAINED_BYTES = 4_194_304
 # A delivery that was erased comes again: as good as a duplicate for the sender, and nothing more to say.
 ERASED = {"duplicate": True, "ignored": "erased"}
 
@@ -57,18 +56,6 @@ async def receive_webhook(channel: str, request: Request, site: SiteOf) -> JSONR
         await run_in_threadpool(site.refusals.note, site.db, channel)
         raise
     return await run_in_threadpool(store, site, channel, body, delivery_id)
-
-
-async def read_body(request: Request, limit: int) -> bytes | None:
-    """Return the body, or None if it is larger than `limit`; never holds more than that and one chunk."""
-    kept, seen = bytearray(), 0
-    async for chunk in request.stream():
-        seen += len(chunk)
-        if seen <= limit:
-            kept += chunk
-        elif seen > limit + DRAINED_BYTES:
-            break
-    return bytes(kept) if seen <= limit else None
 
 
 def store(site: Site, channel: str, body: bytes, delivery_id: str) -> JSONResponse:

@@ -44,6 +44,7 @@ class OutboxRow:
     claimed_until: datetime | None
     channel: str
     conversation_id: str | None
+    link_key: str | None = None     # what the customer's link to the ticket is bound to
     sent_ids: Sequence[str] = ()    # the channel's ids of the ticket's other rows
 
 
@@ -54,7 +55,7 @@ def put(conn: Connection, entry: OutboxEntry) -> str:
         INSERT INTO desk.outbox (ticket_id, turn_id, idempotency_key, kind, body, citations, author, in_reply_to)
         SELECT %(ticket)s, %(turn)s, %(key)s, %(kind)s, %(body)s, %(citations)s, %(author)s,
                (SELECT external_id FROM desk.inbox i
-                WHERE i.ticket_id = %(ticket)s AND i.author = 'customer'
+                WHERE i.ticket_id = %(ticket)s AND i.author = 'customer' AND i.channel <> 'page'
                   AND i.seq <= coalesce((SELECT highest_seq FROM desk.turns WHERE turn_id = %(turn)s), i.seq)
                 ORDER BY seq DESC LIMIT 1)
         ON CONFLICT (idempotency_key) DO NOTHING
@@ -95,6 +96,7 @@ def lock(conn: Connection, reply_id: str) -> OutboxRow | None:
         """
         SELECT o.id, o.position, o.ticket_id, o.turn_id, o.idempotency_key, o.kind, o.author, o.body, o.citations,
                o.in_reply_to, o.status, o.attempts, o.claimed_until, t.channel, t.conversation_id,
+               t.link_key::text AS link_key,
                ARRAY(SELECT p.provider_id FROM desk.outbox p
                      WHERE p.ticket_id = o.ticket_id AND p.id <> o.id AND p.provider_id IS NOT NULL) AS sent_ids
         FROM desk.outbox o JOIN biz.tickets t ON t.id = o.ticket_id

@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal, InvalidOperation
 
 from supportpilot.db import approvals, audit, inbox, notifications, tickets
 from supportpilot.db.approvals import Approval, Decided
 from supportpilot.db.pool import Connection
-from supportpilot.desk import rules
+from supportpilot.desk import evidence, rules
 from supportpilot.errors import AlreadyDecided, NotFound, Refused, Stale
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """A human's decision. `amount` in CNY, at most what was asked; `seen_version`: highest customer `seq` seen."""
+    """A human's decision. `amount` in CNY, at most what was asked; `seen_version`: highest customer `seq` seen.
+
+    customer_reason: what the customer is told besides. seen_facts: `evidence.fingerprint` of the facts that were shown;
+    None: nobody showed any.
+    """
 
     approved: bool
     by: str
     reason: str = ""
     amount: Decimal | None = None
     seen_version: int | None = None
+    customer_reason: str = ""
+    seen_facts: str | None = None
 
 
 def requested_amount(approval: Approval) -> Decimal | None:
@@ -35,9 +41,12 @@ def requested_amount(approval: Approval) -> Decimal | None:
 def decide(conn: Connection, approval_id: str, verdict: Verdict) -> Approval:
     """Write a decision under the lock of the ticket row, which hands out `seq`.
 
+    Above the row's limit the first approval is kept and the row stays pending until another person approves the same
+    amount on the same version; to reject, one person is enough.
+
     Raises:
         NotFound: no such approval.
-        Stale: the customer has written since the version that was seen.
+        Stale: the customer has written since the version that was seen, or the facts are not those that were seen.
         AlreadyDecided: decided, expired or withdrawn (the same person's same verdict again is no error).
         Refused: the amount is not possible, or the version is higher than any message.
     """
@@ -57,21 +66,89 @@ def decide(conn: Connection, approval_id: str, verdict: Verdict) -> Approval:
         raise AlreadyDecided(f"{approval_id} has expired; the ticket goes to a human")
     seen = _check_version(conn, approval, verdict, ticket.last_seq if ticket else approval.version)
     amount = _check_amount(approval, verdict)
-    approvals.decide(conn, approval_id, Decided(status, verdict.by, verdict.reason, amount, seen))
-    audit.record(conn, verdict.by, f"approval.{status}", ticket_id=approval.ticket_id, subject=approval_id,
-                 detail={"reason": verdict.reason, "amount": str(amount) if amount else None, "seen_version": seen})
+    shown = _check_facts(conn, approval, verdict)
+    _write(conn, approval, Decided(status, verdict.by, verdict.reason, amount, seen, verdict.customer_reason), shown)
     return approvals.get(conn, approval_id) or approval
+
+
+def _write(conn: Connection, approval: Approval, decided: Decided, shown: evidence.Facts) -> None:
+    """Write a decision, or the first of two approvals, with an audit row that says what was seen."""
+    action = f"approval.{decided.status}"
+    if decided.status == "approved" and needs_two(approval, decided.amount):
+        if not _agrees(approval, decided):
+            if _repeats(approval, decided):
+                return
+            approvals.note_first(conn, approval.id, decided)
+            action = "approval.first"
+        else:
+            approvals.decide(conn, approval.id, replace(
+                decided, customer_reason=decided.customer_reason or approval.customer_reason))
+    else:
+        approvals.forget_first(conn, approval.id)
+        approvals.decide(conn, approval.id, decided)
+    audit.record(conn, decided.by, action, ticket_id=approval.ticket_id, subject=approval.id, detail={
+        "reason": decided.reason, "amount": str(decided.amount) if decided.amount else None,
+        "seen_version": decided.seen_version, "seen": dict(shown), "seen_facts": evidence.fingerprint(shown)})
+
+
+def needs_two(approval: Approval, amount: Decimal | None) -> bool:
+    """Say whether paying so much needs two different people."""
+    return approval.two_person_above is not None and amount is not None and amount > approval.two_person_above
+
+
+def _repeats(approval: Approval, decided: Decided) -> bool:
+    """Say whether this is the first approval once more: the same person, the same amount, the same version."""
+    return (approval.first_by is not None and rules.folded_name(approval.first_by) == rules.folded_name(decided.by)
+            and (approval.first_amount, approval.first_version) == (decided.amount, decided.seen_version))
+
+
+def _agrees(approval: Approval, decided: Decided) -> bool:
+    """Say whether another person has approved the same amount on the same version."""
+    return (approval.first_by is not None and rules.folded_name(approval.first_by) != rules.folded_name(decided.by)
+            and (approval.first_amount, approval.first_version) == (decided.amount, decided.seen_version))
 
 
 def _said_before(approval: Approval, verdict: Verdict) -> bool:
     wanted = "approved" if verdict.approved else "rejected"
-    same_amount = verdict.amount is None or verdict.amount == approval.amount
-    return approval.status == wanted and approval.decided_by == verdict.by and same_amount
+    amount = requested_amount(approval) if verdict.approved and verdict.amount is None else verdict.amount
+    same_amount = amount is None or approval.amount is None or amount == approval.amount
+    return approval.status == wanted and verdict.by in (approval.decided_by, approval.first_by) and same_amount
+
+
+def _check_facts(conn: Connection, approval: Approval, verdict: Verdict) -> evidence.Facts:
+    now = evidence.facts(conn, approval)
+    if verdict.seen_facts is not None and verdict.seen_facts != evidence.fingerprint(now):
+        raise Stale("what the decision rests on has changed since it was shown: look again, then decide")
+    return now
+
+
+def assign(conn: Connection, approval_id: str, name: str | None, by: str) -> Approval:
+    """Say whose matter an undecided approval is; None: everybody's.
+
+    Raises:
+        NotFound: no such approval.
+        AlreadyDecided: it is decided.
+    """
+    approval = approvals.get(conn, approval_id)
+    if approval is None:
+        raise NotFound(f"no approval {approval_id}; see `supportpilot approvals list`")
+    tickets.lock(conn, approval.ticket_id)
+    approval = approvals.lock(conn, approval_id)
+    if approval is None:
+        raise NotFound(f"no approval {approval_id} any more: its ticket was erased")
+    if approval.status != "pending":
+        raise AlreadyDecided(_decided_text(approval))
+    if approval.assigned_to == name:
+        return approval
+    approvals.assign(conn, approval_id, name)
+    audit.record(conn, by, "approval.assigned", ticket_id=approval.ticket_id, subject=approval_id, detail={"to": name})
+    return approvals.get(conn, approval_id) or approval
 
 
 def _decided_text(approval: Approval) -> str:
     by = f" by {approval.decided_by}" if approval.decided_by else ""
-    return f"{approval.id} is already {approval.status}{by}"
+    at = f" at {approval.decided_at:%Y-%m-%d %H:%M} UTC" if approval.decided_at else ""
+    return f"{approval.id} is already {approval.status}{by}{at}"
 
 
 def _check_version(conn: Connection, approval: Approval, verdict: Verdict, last_seq: int) -> int:
@@ -111,6 +188,7 @@ def expire(conn: Connection, approval_id: str) -> Approval | None:
     status = None if approval is None else rules.approval_after(approval.status, "expire")
     if approval is None or status is None or not approvals.time_is_up(conn, approval_id):
         return None
+    approvals.forget_first(conn, approval_id)
     approvals.decide(conn, approval_id, Decided(status, "clock", "nobody decided in time", None, approval.version))
     audit.record(conn, "clock", "approval.expired", ticket_id=approval.ticket_id, subject=approval_id)
     return approvals.get(conn, approval_id)

@@ -57,6 +57,7 @@ def file_message(conn: Connection, message: InboundMessage, *, idle_minutes: flo
 
     Raises:
         AlreadyStored: a racing delivery was first.
+        NotFound: it may join only its ticket, and that was erased meanwhile.
         WasErased: it came before, and was erased.
     """
     quiet, longest = debounce
@@ -87,6 +88,9 @@ def choose_ticket(conn: Connection, message: InboundMessage, idle_minutes: float
     """Return the ticket that a message joins: the first rule of `ingest.md` section 3 that fits.
 
     A ticket or conversation is joined only by its own contact; anybody else gets a new, linked ticket.
+
+    Raises:
+        NotFound: the message may join only its ticket, and that was erased meanwhile.
     """
     joined = tickets.get(conn, message.joins) if message.joins else None
     if joined is not None:
@@ -95,6 +99,8 @@ def choose_ticket(conn: Connection, message: InboundMessage, idle_minutes: float
         named = tickets.get(conn, message.ticket_id)
         if named is not None and named.contact == message.contact:
             return named
+        if message.ticket_only:
+            raise erasures.absent(conn, message.ticket_id)
         return _open(conn, message, linked_to=message.ticket_id[:64])
     if message.conversation_id:
         found = tickets.of_conversation(conn, message.channel, message.conversation_id, message.contact)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from typing import Literal
 
 from supportpilot.errors import Refused
@@ -74,6 +75,11 @@ def approval_after(status: str, event: str) -> str | None:
 def outbox_after(status: str, event: str) -> str | None:
     """Return an outbox row's status after an event, None if the event is not possible."""
     return OUTBOX[status].get(event)
+
+
+def folded_name(name: str) -> str:
+    """Return a person's name as it is compared: `Li Wei` and ` li  wei` are one person."""
+    return " ".join(unicodedata.normalize("NFKC", name).casefold().split())
 
 
 def backoff_seconds(attempts: int) -> float:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any, TypeAlias
 
 from supportpilot.config import Settings
@@ -135,8 +136,9 @@ def park(conn: Connection, work: Work, settings: Settings, interrupt_id: str, pa
         raise NotFound(f"no ticket {work.ticket_id}")
     if turns.overtaken(conn, work.turn.turn_id):
         raise Overtaken(f"{work.ticket_id} was written to before its refund was asked for")
-    approval = approvals.create(conn, Asked(work.ticket_id, work.turn.turn_id, interrupt_id, payload,
-                                            work.turn.highest_seq), settings.approval_expires_hours)
+    asked = Asked(work.ticket_id, work.turn.turn_id, interrupt_id, payload, work.turn.highest_seq,
+                  Decimal(str(settings.approval_two_person_cny)))
+    approval = approvals.create(conn, asked, settings.approval_expires_hours)
     if ticket.status != "escalated":
         tickets.set_status(conn, work.ticket_id, rules.ticket_after(ticket.status, "park"))
         if notice:

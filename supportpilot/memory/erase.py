@@ -80,6 +80,7 @@ UNRELATED = {
     "desk.mailboxes": "how far a mailbox was read",
     "kb.articles": "help centre", "kb.chunks": "help centre", "kb.embeddings": "help centre",
     "desk.notify_key": "signs links to colleagues",
+    "desk.approvers": "staff", "desk.sessions": "staff", "desk.form_keys": "hashes of sent forms",
     "desk.demo_data": "mark of `seed`", "public.checkpoint_migrations": "schema version of the saver",
     "public._yoyo_log": "migrations", "public._yoyo_migration": "migrations", "public._yoyo_version": "migrations",
     "public.yoyo_lock": "migrations",

@@ -16,6 +16,7 @@ from supportpilot.db import leases
 from supportpilot.db.outbox import OutboxRow
 from supportpilot.db.pool import Database
 from supportpilot.desk import outbox as desk
+from supportpilot.desk.links import page_url
 from supportpilot.desk.outbox import Claimed, SendResult, Skipped
 from supportpilot.desk.signing import sign
 from supportpilot.errors import Misconfigured
@@ -95,7 +96,7 @@ def send_callback(settings: Settings, row: OutboxRow, now: int) -> SendResult:
     """
     if not settings.reply_callback_url:
         return keep(settings, row, now)
-    body = json.dumps(callback_body(row), ensure_ascii=False).encode()
+    body = json.dumps(callback_body(settings, row), ensure_ascii=False).encode()
     try:
         headers = _headers(settings, row, now, body)
     except Misconfigured as error:
@@ -128,11 +129,14 @@ def _headers(settings: Settings, row: OutboxRow, now: int, body: bytes) -> dict[
     return headers
 
 
-def callback_body(row: OutboxRow) -> dict[str, Any]:
-    """Return the JSON object of a callback; `in_reply_to` is the sender's own id of the message."""
+def callback_body(settings: Settings, row: OutboxRow) -> dict[str, Any]:
+    """Return the JSON object of a callback.
+
+    `in_reply_to` is the sender's own id of the message, `page` the customer's own page (null where pages are off).
+    """
     answered = row.in_reply_to.removeprefix(f"{row.channel}:") if row.in_reply_to else None
     return {"ticket_id": row.ticket_id, "conversation_id": row.conversation_id, "in_reply_to": answered,
-            "kind": row.kind, "body": row.body, "citations": row.citations}
+            "kind": row.kind, "body": row.body, "citations": row.citations, "page": page_url(settings, row.ticket_id, row.link_key)}
 
 
 def _judge(answer: httpx.Response) -> SendResult:

@@ -34,7 +34,7 @@ def receive(db: Database, settings: Settings, ports: Ports, message: InboundMess
     then the ticket is theirs. `quarantine_id`: the row that it was read from, marked in the same transaction.
 
     Raises:
-        NotFound: that row was erased meanwhile.
+        NotFound: that row, or the only ticket that the message may join, was erased meanwhile.
         Unavailable: the database is away; nothing is stored, the sender should try again.
     """
     debounce = settings.debounce(message.channel)

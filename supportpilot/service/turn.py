@@ -271,7 +271,8 @@ def as_decision(approval: Approval) -> dict[str, Any]:
     """Return a decided approval in the form the graph's `approval` node reads; plain types only."""
     return {
         "approved": approval.status == "approved", "expired": approval.status == "expired",
-        "approver": approval.decided_by or "", "reason": approval.reason or "", "approval_id": approval.id,
+        "approver": " + ".join(name for name in (approval.first_by, approval.decided_by) if name),
+        "reason": approval.reason or "", "customer_reason": approval.customer_reason, "approval_id": approval.id,
         "amount": None if approval.amount is None else str(approval.amount),
     }
 

@@ -54,4 +54,6 @@ def approval(state: ApprovalIn, deps: Deps) -> ApprovalOut:
         invoice_number=str(result.get("invoice_number") or wanted.get("invoice_number", "")),
         amount=str(result.get("amount") or wanted.get("amount", "")),
         currency=str(result.get("currency") or wanted.get("currency", "CNY")))
+    if decision.get("customer_reason"):
+        text += "\n\n" + prompt("followup_reason", language_of(state), reason=str(decision["customer_reason"]))
     return {"approval": decision, "followup": text}

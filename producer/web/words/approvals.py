@@ -1,0 +1,6 @@
+"""Words of the approvals' pages."""
+
+from __future__ import annotations
+
+WORDS: dict[str, tuple[str, str]] = {
+}
