@@ -7,9 +7,10 @@ from typing import Annotated, Any
 
 import typer
 
-from producer.cli.screen import line, money, plain, print_json, print_table, say
+from producer.cli.screen import line, money, print_json, print_table, say
 from producer.cli.session import current_settings, open_database, waking_ports
 from producer.cli.ticket_view import describe_request
+from producer.plain import plain
 from supportpilot.db import inbox
 from supportpilot.db.approvals import Approval
 from supportpilot.db.pool import Database
@@ -81,7 +82,7 @@ def _print(approval: Approval, since: list[dict[str, Any]]) -> None:
     say(f"customer  {line(customer.get('name') or customer.get('email') or '-')}")
     if approval.assigned_to:
         say(f"assigned  to {line(approval.assigned_to)}")
-    if approval.first_by:
+    if approval.first_by and approval.status == "pending":
         say(f"first     approved by {line(approval.first_by)}, {money(approval.first_amount)}; a second person has to agree")
     if approval.decided_by:
         say(f"decided   by {line(approval.decided_by)}, {money(approval.amount)}: {line(approval.reason or '-')}")

@@ -7,8 +7,9 @@ from typing import Annotated
 
 import typer
 
-from producer.cli.screen import line, plain, print_json, print_table, say
+from producer.cli.screen import line, print_json, print_table, say
 from producer.cli.session import current_settings, open_database
+from producer.plain import plain
 from supportpilot.service import approvers as service
 
 app = typer.Typer(help="People who may log in to the pages and decide.", rich_markup_mode=None)

@@ -150,9 +150,12 @@ def _decide(talk: Talk) -> None:
     yes = input(f"{_question(waiting)} [y/N] ").strip().lower() in {"y", "yes"}
     talk.viewer.forget(waiting.turn_id)
     try:
-        decisions.decide(talk.db, talk.ports, waiting.id, Verdict(approved=yes, by=talk.by, seen_version=seen))
+        decided = decisions.decide(talk.db, talk.ports, waiting.id, Verdict(approved=yes, by=talk.by, seen_version=seen))
     except Refused as error:
         talk.printer.line(f"not decided: {error}")
+        return
+    if decided.status == "pending":
+        talk.printer.line(f"approved by {decided.first_by}; above {money(decided.two_person_above)} a second person has to agree")
         return
     _await_applied(talk, waiting)
 

@@ -9,8 +9,9 @@ from typing import Annotated, Any
 
 import typer
 
-from producer.cli.screen import complain, plain, print_json, say
+from producer.cli.screen import complain, print_json, say
 from producer.cli.session import current_settings, open_database
+from producer.plain import plain
 from supportpilot.db.erasures import Erasure
 from supportpilot.errors import Misconfigured, NotFound
 from supportpilot.service import customer as service

@@ -11,8 +11,9 @@ from urllib.parse import unquote, urlsplit, urlunsplit
 
 import typer
 
-from producer.cli.screen import plain, say
+from producer.cli.screen import say
 from producer.cli.session import confirm, current_settings, database_url
+from producer.plain import plain
 from supportpilot.db import migrate as migrations
 from supportpilot.db.pool import connect
 from supportpilot.db.seed import is_empty

@@ -10,10 +10,11 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from producer.cli.screen import console, line, plain, print_json, safe, say
+from producer.cli.screen import console, line, print_json, safe, say
 from producer.cli.session import current_settings, open_database
 from producer.cli.ticket import AsJson, TicketId
 from producer.cli.ticket_view import describe_request
+from producer.plain import plain
 from supportpilot.agent.deps import Deps
 from supportpilot.service import history as service
 

@@ -6,18 +6,18 @@ markup, and neither may reach the screen through `--json`.
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import re
 import sys
-from collections.abc import Iterable, Mapping, Sequence
-from datetime import date, datetime
+from collections.abc import Iterable, Sequence
+from datetime import datetime
 from decimal import Decimal
-from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
+
+from producer.plain import plain
 
 # C0 but tab and newline, DEL, C1, marks that turn the writing direction round, invisible and lone halves.
 _UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]")
@@ -49,23 +49,6 @@ def say(text: object) -> None:
 def complain(text: object) -> None:
     """Print one line on stderr."""
     print(" ".join(safe(text).split()), file=sys.stderr)
-
-
-def plain(value: object) -> Any:  # noqa: ANN401 -- JSON is any
-    """Turn a record into what JSON knows; money becomes a string, a time ISO 8601."""
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        value = dataclasses.asdict(value)
-    if isinstance(value, Mapping):
-        return {str(k): plain(v) for k, v in value.items()}
-    if isinstance(value, list | tuple | set | frozenset):
-        return [plain(v) for v in value]
-    if isinstance(value, datetime | date):
-        return value.isoformat()
-    if value is None or isinstance(value, bool | int | float | str):
-        return value
-    if isinstance(value, bytes | memoryview):
-        return bytes(value).decode("utf-8", "replace")
-    return str(value)
 
 
 def print_json(value: object) -> None:

@@ -10,7 +10,8 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from producer.cli.screen import console, line, moment, money, plain, safe
+from producer.cli.screen import console, line, moment, money, safe
+from producer.plain import plain
 
 HELD = {"pending": "  (waits)", "dead": "  (given up)"}
 

@@ -9,7 +9,7 @@ from fastapi import FastAPI
 
 from producer.channels.registry import STANDARD
 from producer.signatures import check_secrets
-from producer.web import auth, customer, errors, health, home, kb, static, webhooks
+from producer.web import api, approvals, auth, customer, errors, health, home, kb, static, webhooks
 from producer.web.headers import SecurityHeaders
 from producer.web.state import Site
 from producer.web.streams import Streams
@@ -34,7 +34,7 @@ def create_app(settings: Settings, db: Database, ports: Ports, *,
     app.state.site = Site(settings, db, ports, clock, Streams(db.url))
     errors.install(app)
     auth.install(app)
-    for part in (webhooks, kb, health, static, auth, home, customer):
+    for part in (webhooks, kb, health, static, auth, home, approvals, api, customer):
         app.include_router(part.router)
     app.add_middleware(errors.LastResort)
     app.add_middleware(SecurityHeaders)

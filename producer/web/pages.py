@@ -22,7 +22,7 @@ def environment() -> Environment:
     made = Environment(loader=PackageLoader("producer.web"), autoescape=select_autoescape(default=True),
                        trim_blocks=True, lstrip_blocks=True, undefined=StrictUndefined)
     made.filters |= {"moment": formats.moment, "day": formats.day, "money": formats.money, "markdown": rendered}
-    made.globals |= {"static": static.address}
+    made.globals |= {"static": static.address, "clock": formats.clock_time}
     return made
 
 

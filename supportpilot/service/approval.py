@@ -13,7 +13,7 @@ from supportpilot.desk.approvals import Verdict
 from supportpilot.errors import NotFound
 from supportpilot.types import Ports
 
-__all__ = ["Verdict", "assign", "board", "count_pending", "decide", "expire_due", "get_approval", "list_approvals", "remind_due"]
+__all__ = ["Verdict", "assign", "board", "count_pending", "decide", "expire_due", "get_approval", "list_approvals", "remind_due", "same_person"]
 
 log = logging.getLogger(__name__)
 
@@ -45,6 +45,11 @@ def assign(db: Database, approval_id: str, name: str | None, by: str) -> Approva
         if name is not None and (to is None or to.role not in ("approver", "admin")):
             raise NotFound(f"nobody called {name[:60]!r} may decide; see `supportpilot approver list`")
         return desk.assign(conn, approval_id, to.name if to else None, by)
+
+
+def same_person(one: str, other: str) -> bool:
+    """Say whether two names are one person's, however they are typed."""
+    return rules.folded_name(one) == rules.folded_name(other)
 
 
 def board(db: Database, *, decided: bool = False, assigned_to: str | None = None) -> list[Row]:
