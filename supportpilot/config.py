@@ -18,6 +18,7 @@ from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource
 from typing_extensions import override
 
 from supportpilot.errors import Misconfigured
+from supportpilot.secret_files import CHANNEL_SECRETS, FILE, SECRETS, SecretFiles, secret_from_file
 
 # CNY per million tokens: input, cached input, output. A model that is not listed costs `default`.
 DEFAULT_PRICES: dict[str, tuple[str, str, str]] = {
@@ -26,14 +27,8 @@ DEFAULT_PRICES: dict[str, tuple[str, str, str]] = {
     "offline-rules-small": ("0.30", "0.10", "0.60"),
 }
 
-# Settings that may come from a file named by <NAME>_FILE (container secrets); so may WEBHOOK_SECRET_<CHANNEL>.
-SECRETS = ("database_url", "redis_url", "broker_url", "openai_api_key", "webhook_secret", "reply_callback_secret", "flower_basic_auth", "notify_urls", "customer_link_secret",
-           "chatwoot_token", "zendesk_token", "freshdesk_token", "intercom_token", "zammad_token",
-           "mail_secret", "imap_urls")
 # People write mails slower than lines of a chat; what an operator sets goes before these.
 CHANNEL_DEFAULTS = {("turn_debounce_seconds", "email"): "20", ("turn_debounce_max_seconds", "email"): "60"}
-CHANNEL_SECRETS = "WEBHOOK_SECRET_"
-FILE = "_FILE"
 
 # Above its limit a number is a slip of the pen that a socket, a thread or an interval of Postgres cannot hold.
 Positive = Annotated[float, Field(gt=0, le=1e6, allow_inf_nan=False)]
@@ -51,45 +46,6 @@ SCHEMES = {"database_url": ("postgresql", "postgres"), "redis_url": ("redis", "r
 
 def _default_data_dir() -> Path:
     return Path(platformdirs.user_data_dir("supportpilot", appauthor=False))
-
-
-class SecretFiles(PydanticBaseSettingsSource):
-    """Settings from the files that `<NAME>_FILE` variables name; the variable `<NAME>` itself goes before them."""
-
-    @override
-    def get_field_value(self, field: Any, field_name: str) -> tuple[Any, str, bool]:
-        """Return the secret of one field."""
-        return (secret_from_file(field_name.upper()) if field_name in SECRETS else None), field_name, False
-
-    @override
-    def __call__(self) -> dict[str, Any]:
-        """Return what the files hold; every file that is named has to be readable.
-
-        Raises:
-            Misconfigured: one is not.
-        """
-        for name in os.environ:
-            if name.startswith(CHANNEL_SECRETS) and name.endswith(FILE):
-                secret_from_file(name.removesuffix(FILE))
-        found = {name: secret_from_file(name.upper()) for name in SECRETS}
-        return {name: value for name, value in found.items() if value}
-
-
-def secret_from_file(name: str) -> str | None:
-    """Return the contents of the file that `<name>_FILE` names, without the line break at the end; None if unset or empty.
-
-    Raises:
-        Misconfigured: the file cannot be read.
-    """
-    path = os.environ.get(name + FILE)
-    if not path:
-        return None
-    try:
-        return Path(path).read_text(encoding="utf-8").strip() or None
-    except OSError as error:
-        raise Misconfigured(f"{name}{FILE}: cannot read {path}: {error.strerror}") from None
-    except UnicodeDecodeError:
-        raise Misconfigured(f"{name}{FILE}: {path} is not a text file") from None
 
 
 class Settings(BaseSettings):

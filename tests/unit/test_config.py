@@ -7,8 +7,9 @@ import os
 
 import pytest
 
-from supportpilot.config import SECRETS, get_settings, load_settings, run_values
+from supportpilot.config import get_settings, load_settings, run_values
 from supportpilot.errors import Misconfigured
+from supportpilot.secret_files import SECRETS
 
 
 @pytest.fixture
