@@ -47,6 +47,7 @@ put reply_callback_secret "whsec_$(head -c 32 /dev/urandom | base64 | tr -d '\n'
 put customer_link_secret "$(random)$(random)"
 put flower_basic_auth "admin:$(random)"
 put openai_api_key ""
+put notify_urls ""
 for helpdesk in chatwoot zendesk freshdesk intercom zammad; do
     put "${helpdesk}_token" ""
 done

@@ -9,7 +9,7 @@ import re
 from decimal import Decimal
 from functools import lru_cache
 from pathlib import Path
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Literal, Self
 from urllib.parse import urlsplit
 
 import platformdirs
@@ -27,7 +27,7 @@ DEFAULT_PRICES: dict[str, tuple[str, str, str]] = {
 }
 
 # Settings that may come from a file named by <NAME>_FILE (container secrets); so may WEBHOOK_SECRET_<CHANNEL>.
-SECRETS = ("database_url", "redis_url", "broker_url", "openai_api_key", "webhook_secret", "reply_callback_secret", "flower_basic_auth", "customer_link_secret",
+SECRETS = ("database_url", "redis_url", "broker_url", "openai_api_key", "webhook_secret", "reply_callback_secret", "flower_basic_auth", "notify_urls", "customer_link_secret",
            "chatwoot_token", "zendesk_token", "freshdesk_token", "intercom_token", "zammad_token",
            "mail_secret", "imap_urls")
 # People write mails slower than lines of a chat; what an operator sets goes before these.
@@ -42,6 +42,7 @@ Period = Annotated[float, Field(ge=0.1, le=1e6, allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=1, le=10**9)]
 Price = Annotated[Decimal, Field(ge=0)]
 WEB = ("http", "https")
+_TARGET = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://\S+")
 LINK_SECRET_BYTES = 32
 _LIMIT = re.compile(r"[1-9][0-9]{0,5}/[1-9][0-9]{0,5}")
 SCHEMES = {"database_url": ("postgresql", "postgres"), "redis_url": ("redis", "rediss", "sentinel", "redis+socket"),
@@ -164,6 +165,9 @@ class Settings(BaseSettings):
     zammad_user_id: str | None = Field(None, description="id of that agent")
     trusted_addresses: str = Field("zendesk freshdesk intercom zammad", description="channels, separated by spaces, whose word for the sender's address is believed without proof (a Chatwoot visitor can type any); elsewhere an unproven address opens a ticket without the customer's data")
     ticket_rate_limits: str = Field("10/10 15/30 25/60 50/180 100/600", description="answers/minutes per ticket and per recipient, separated by spaces; past one of them the ticket goes to a human; empty or off: no limit")
+    notify_urls: str | None = Field(None, description="whom to tell of refunds to approve and of tickets for a human: addresses of apprise (feishu://, dingtalk://, wecombot://, slack://, mailtos://, ...), separated by spaces or lines; unset: nobody")
+    notify_language: Literal["zh", "en"] = Field("zh", description="language of these notifications, zh or en")
+    notify_timeout_seconds: Positive = Field(10.0, description="seconds one notification may take at all targets together, side by side")
     public_url: str = Field("http://127.0.0.1:8000", description="where customers reach this server; start of citation links")
     customer_link_secret: str | None = Field(None, description="makes the links to customers' own pages: at least 32 random characters; several separated by spaces: the first makes links, all of them open; unset: no links, no pages")
     customer_link_days: Positive = Field(180.0, description="days after a ticket's last message for which the customer's link opens it")
@@ -239,6 +243,14 @@ class Settings(BaseSettings):
             raise ValueError("must be answers/minutes separated by spaces, such as 10/10 25/60, or off")
         return value
 
+    @field_validator("notify_urls")
+    @classmethod
+    def _targets(cls, value: str | None) -> str | None:
+        for number, part in enumerate((value or "").split(), 1):
+            if not (_TARGET.fullmatch(part) and part.isprintable()):
+                raise ValueError(f"number {number} must be an address of apprise such as slack://...")
+        return value
+
     @field_validator("openai_api_key", "chatwoot_token", "zendesk_token", "freshdesk_token", "intercom_token", "zammad_token")
     @classmethod
     def _key(cls, value: str | None) -> str | None:
@@ -290,6 +302,10 @@ class Settings(BaseSettings):
         if not (url and token):
             raise Misconfigured(f"set {channel.upper()}_URL and {channel.upper()}_TOKEN: without them no reply goes out")
         return str(url), str(token)
+
+    def notify_targets(self) -> list[str]:
+        """Return the addresses of NOTIFY_URLS, each once."""
+        return list(dict.fromkeys((self.notify_urls or "").split()))
 
     def rate_limits(self) -> list[tuple[int, float]]:
         """Return (answers, seconds) of each rate limit."""

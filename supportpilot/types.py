@@ -187,4 +187,5 @@ class Ports:
     schedule_retain: Callable[[], None] = _nothing
     schedule_erase: Callable[[str], None] = _nothing                   # customer_id or request id
     schedule_embed: Callable[[], None] = _nothing
+    schedule_notify: Callable[[str, str], None] = _nothing             # "approval" or "ticket", its id
     schedule_mail: Callable[[str], None] = _nothing                    # mail id

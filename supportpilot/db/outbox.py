@@ -73,6 +73,19 @@ def body_of(conn: Connection, key: str) -> str | None:
     return None if row is None else str(row["body"])
 
 
+def last_said(conn: Connection, ticket_id: str) -> str:
+    """Return what the customer was told last, by the agent or a human; "" if nothing."""
+    row = conn.execute(
+        """
+        SELECT body FROM (
+            SELECT body, created_at AS at FROM desk.outbox
+            WHERE ticket_id = %(ticket)s AND kind IN ('reply', 'handoff', 'human') AND status <> 'withheld'
+            UNION ALL SELECT body, received_at FROM desk.inbox WHERE ticket_id = %(ticket)s AND author = 'human') said
+        ORDER BY at DESC LIMIT 1
+        """, {"ticket": ticket_id}).fetchone()
+    return str(row["body"]) if row else ""
+
+
 def _record(row: Row) -> OutboxRow:
     return OutboxRow(**row)
 

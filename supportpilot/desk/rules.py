@@ -8,20 +8,20 @@ from typing import Literal
 from supportpilot.errors import Refused
 
 TicketStatus = Literal["open", "answered", "waiting_approval", "escalated", "resolved"]
-TicketEvent = Literal["message", "answer", "silence", "park", "escalate", "release", "resolve"]
+TicketEvent = Literal["message", "thanks", "answer", "silence", "park", "escalate", "release", "resolve"]
 
 # What a message, a finished turn or a person makes of a ticket. An escalated ticket is a human's: a turn that
 # was begun before is finished, but only `release` and `resolve` take it out of the human's hands.
 TICKET: dict[str, dict[str, str]] = {
-    "open": {"message": "open", "answer": "answered", "silence": "answered", "park": "waiting_approval",
+    "open": {"message": "open", "thanks": "open", "answer": "answered", "silence": "answered", "park": "waiting_approval",
              "escalate": "escalated", "resolve": "resolved"},
-    "answered": {"message": "open", "answer": "answered", "silence": "answered", "park": "waiting_approval",
+    "answered": {"message": "open", "thanks": "answered", "answer": "answered", "silence": "answered", "park": "waiting_approval",
                  "escalate": "escalated", "resolve": "resolved"},
-    "waiting_approval": {"message": "waiting_approval", "answer": "answered", "silence": "answered",
+    "waiting_approval": {"message": "waiting_approval", "thanks": "waiting_approval", "answer": "answered", "silence": "answered",
                          "park": "waiting_approval", "escalate": "escalated"},
-    "escalated": {"message": "escalated", "answer": "escalated", "silence": "escalated", "park": "escalated",
+    "escalated": {"message": "escalated", "thanks": "escalated", "answer": "escalated", "silence": "escalated", "park": "escalated",
                   "escalate": "escalated", "release": "open", "resolve": "resolved"},
-    "resolved": {"message": "open", "answer": "answered", "silence": "resolved", "park": "waiting_approval",
+    "resolved": {"message": "open", "thanks": "resolved", "answer": "answered", "silence": "resolved", "park": "waiting_approval",
                  "escalate": "escalated", "resolve": "resolved"},
 }
 
