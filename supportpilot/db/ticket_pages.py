@@ -69,8 +69,9 @@ def face(conn: Connection, ticket_id: str) -> Row | None:
     """Return what a ticket's page says at its head, and the texts of one from before the inbox."""
     return conn.execute(
         """
-        SELECT t.id, t.customer_id, t.contact, t.contact_name, t.body, t.resolution, t.created_at, t.resolved_at, t.verified
-        FROM biz.tickets t WHERE t.id = %s
+        SELECT t.id, t.customer_id, t.contact, coalesce(c.name, t.contact_name) AS name, t.body, t.resolution, t.created_at,
+               t.resolved_at, t.verified
+        FROM biz.tickets t LEFT JOIN biz.customers c ON c.id = t.customer_id WHERE t.id = %s
         """, (ticket_id,)).fetchone()
 
 

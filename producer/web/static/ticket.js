@@ -8,7 +8,7 @@
   const draft = document.getElementById("live-draft");
   const text = document.getElementById("live-text");
   const problem = document.getElementById("live-problem");
-  const SHOWN = 60;
+  const SHOWN = 20;
   let busy = false, again = false, turn = "";
 
   function add(words, kind) {
