@@ -9,7 +9,21 @@ from fastapi import FastAPI
 
 from producer.channels.registry import STANDARD
 from producer.signatures import check_secrets
-from producer.web import api, approvals, auth, customer, errors, health, home, kb, static, webhooks
+from producer.web import (
+    api,
+    approvals,
+    auth,
+    customer,
+    customers,
+    errors,
+    health,
+    home,
+    kb,
+    live,
+    static,
+    tickets,
+    webhooks,
+)
 from producer.web.headers import SecurityHeaders
 from producer.web.state import Site
 from producer.web.streams import Streams
@@ -34,7 +48,7 @@ def create_app(settings: Settings, db: Database, ports: Ports, *,
     app.state.site = Site(settings, db, ports, clock, Streams(db.url))
     errors.install(app)
     auth.install(app)
-    for part in (webhooks, kb, health, static, auth, home, approvals, api, customer):
+    for part in (webhooks, kb, health, static, auth, home, approvals, api, customer, live, tickets, customers):
         app.include_router(part.router)
     app.add_middleware(errors.LastResort)
     app.add_middleware(SecurityHeaders)
