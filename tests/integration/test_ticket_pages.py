@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import html
 import json
 import re
@@ -14,9 +15,10 @@ import pytest
 from fixtures.office import CONTACT, DRAFT, REFUND_TRIAGE, Office, give_paid_invoice, refund_llm
 from fixtures.site import Person, Staff, hidden_fields, served
 
-from producer.web import streams
+from producer.web import live, streams
 from producer.web.app import create_app
 from supportpilot.db import events
+from supportpilot.db.events import Event
 from supportpilot.db.pool import Connection, Database
 from supportpilot.service import customer, ticket, ticket_page
 from supportpilot.service.live import LiveBoard
@@ -397,7 +399,9 @@ class Stream:
     def until(self, name: str) -> list[tuple[str, str, dict[str, Any]]]:
         """Return (id, event, data) up to the first of that name."""
         found, fields = [], {}
+        end = time.monotonic() + 20
         for line in self.lines:
+            assert time.monotonic() < end, f"no {name} came: {found}"
             key, _, value = line.partition(": ")
             if line:
                 fields[key] = value
@@ -459,6 +463,23 @@ def test_whoever_comes_in_the_middle_of_a_turn_sees_it_from_its_beginning(office
         events.write(conn, ticket_id, "t-old", [("step", {"node": "draft"})])
         events.write(conn, ticket_id, "t-now", [("turn", {"messages": 1}), ("step", {"node": "classify"})])
     assert [event.data for event in ticket_page.missed(office.db, ticket_id, None)] == [{"messages": 1}, {"node": "classify"}]
+
+
+def test_an_event_that_comes_both_ways_is_told_once(web_app: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    known = [Event(n, "T1", "t-1", "step", {"node": f"n{n}"}) for n in (5, 6, 7)]
+
+    async def stream(_streams: Any, _ticket_id: str, shown: Any) -> Any:
+        yield b"retry: 3000\n\n"
+        for event in known[1:]:
+            yield shown(event) or b": twice\n\n"
+
+    monkeypatch.setattr(live, "stream", stream)
+    monkeypatch.setattr(ticket_page, "missed", lambda *_: known[:2])
+
+    async def read() -> list[bytes]:
+        return [chunk.split(b"\n")[0] async for chunk in live.followed(web_app.state.site, "T1", 4)]
+
+    assert asyncio.run(read()) == [b"retry: 3000", b"id: 5", b"id: 6", b": twice", b"id: 7"]
 
 
 def test_a_watched_ticket_that_is_erased_says_gone_and_a_full_house_says_so(
