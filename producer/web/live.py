@@ -39,24 +39,25 @@ async def follow(ticket_id: str, site: SiteOf, _: Annotated[Approver, Depends(st
 async def followed(site: Site, ticket_id: str, known: int | None) -> AsyncIterator[bytes]:
     """Yield what was missed since `known` (None: of the turn that runs), then the news, none of it twice.
 
-    The watch begins first, so nothing falls between the two.
+    The first pulse comes when the ticket is watched, so what was missed is read then and nothing falls between the two;
+    what came before that is among it.
     """
-    newest = known or 0
+    newest, watched, asked = known or 0, False, False
 
     def shown(news: News) -> bytes | None:
-        nonlocal newest
+        nonlocal newest, watched
         if isinstance(news, Pulse):
+            watched = True
             return sse("gone", "{}") if news.mark is None else sse("changed", _json({"pulse": news.mark}))
-        if news.id <= newest:
+        if not watched or news.id <= newest:
             return None
         newest = news.id
         return told(news)
 
-    started = False
     async for chunk in stream(site.streams, ticket_id, shown):
         yield chunk
-        if not started:
-            started = True
+        if watched and not asked:
+            asked = True
             for event in await run_in_threadpool(ticket_page.missed, site.db, ticket_id, known):
                 again = shown(event)
                 if again is not None:

@@ -470,6 +470,8 @@ def test_an_event_that_comes_both_ways_is_told_once(web_app: Any, monkeypatch: p
 
     async def stream(_streams: Any, _ticket_id: str, shown: Any) -> Any:
         yield b"retry: 3000\n\n"
+        assert shown(known[0]) is None, "before the ticket is watched nothing is told out of its order"
+        yield shown(streams.Pulse("p"))
         for event in known[1:]:
             yield shown(event) or b": twice\n\n"
 
@@ -479,7 +481,39 @@ def test_an_event_that_comes_both_ways_is_told_once(web_app: Any, monkeypatch: p
     async def read() -> list[bytes]:
         return [chunk.split(b"\n")[0] async for chunk in live.followed(web_app.state.site, "T1", 4)]
 
-    assert asyncio.run(read()) == [b"retry: 3000", b"id: 5", b"id: 6", b": twice", b"id: 7"]
+    assert asyncio.run(read()) == [b"retry: 3000", b"event: changed", b"id: 5", b"id: 6", b": twice", b"id: 7"]
+
+
+def test_an_event_between_what_was_missed_and_the_watch_is_told_too(
+        office: Office, web_app: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    ticket_id = office.write("同步失败").ticket_id
+    asked = threading.Event()
+    mark, missed = streams._Watch._mark, ticket_page.missed
+
+    def late_mark(watch: Any, watched: str) -> None:
+        asked.wait(1)
+        mark(watch, watched)
+
+    def missed_and_then_one_more(db: Database, of: str, known: int | None) -> list[Event]:
+        found = missed(db, of, known)
+        with db.transaction() as conn:
+            events.write(conn, of, "t-now", [("step", {"node": "draft"})])
+        asked.set()
+        return found
+
+    monkeypatch.setattr(streams._Watch, "_mark", late_mark)
+    monkeypatch.setattr(ticket_page, "missed", missed_and_then_one_more)
+
+    async def read() -> None:
+        async with asyncio.timeout(10):
+            async for chunk in live.followed(web_app.state.site, ticket_id, 0):
+                if b"event: step" in chunk:
+                    return
+
+    try:
+        asyncio.run(read())
+    finally:
+        web_app.state.site.streams.stop()
 
 
 def test_a_watched_ticket_that_is_erased_says_gone_and_a_full_house_says_so(
