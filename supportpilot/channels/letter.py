@@ -101,7 +101,7 @@ def compose(draft: Draft, secret: str) -> Letter:
     message_id = draft.message_id or f"<{key_hash}@{address.rpartition('@')[2]}>"
     subject = subject_of(draft, lang)
     references = _bounded(draft.references)
-    mail = MIMEMultipart("alternative", boundary=f"=_{key_hash}", policy=compat32)
+    mail = MIMEMultipart("alternative", boundary=f"=_{key_hash[:20]}", policy=compat32)
     fields = {
         "From": _address(name, address), "To": draft.recipients[0], "Cc": ", ".join(draft.recipients[1:]),
         "Reply-To": tokens.reply_address(secret, address, draft.ticket_id) if draft.reply_by_token else "",
