@@ -53,3 +53,5 @@ for helpdesk in chatwoot zendesk freshdesk intercom zammad; do
 done
 put mail_secret "$(random)"
 put imap_urls ""
+put smtp_url ""
+put smtp_sent_url ""

@@ -7,6 +7,7 @@ import math
 import os
 import re
 from decimal import Decimal
+from email.utils import parseaddr
 from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
@@ -102,6 +103,7 @@ class Settings(BaseSettings):
     reply_callback_url: str | None = Field(None, description="where replies of the generic channel are posted; unset: kept and counted as accepted")
     reply_callback_secret: str | None = Field(None, description="secret that signs the callbacks (whsec_...)")
     reply_timeout_seconds: Positive = Field(10.0, description="seconds one delivery of a reply may take")
+    delivery_rate: Annotated[int, Field(ge=0, le=10**6)] = Field(0, description="replies that may leave a channel in a minute, over all workers; more of them wait; 0: no limit")
     chatwoot_url: str | None = Field(None, description="address of Chatwoot; with CHATWOOT_TOKEN: replies go out by its API")
     chatwoot_token: str | None = Field(None, description="access token of the Chatwoot user that we answer as")
     chatwoot_user_id: str | None = Field(None, description="id of that user: what it writes is our own")
@@ -131,7 +133,7 @@ class Settings(BaseSettings):
     max_body_bytes: Count = Field(262_144, description="largest webhook request in bytes")
     max_message_chars: Count = Field(20_000, description="longest customer message in characters; longer ones go to quarantine")
     mail_addresses: str = Field("", description="our own addresses, separated by spaces; the first is the one customers write to. Mail from them is our own and ignored")
-    mail_secret: str | None = Field(None, description="secret that signs reply addresses and body markers; unset: none is believed")
+    mail_secret: str | None = Field(None, description="secret that signs reply addresses, body markers and our Message-IDs; unset: none is believed and no mail is sent")
     mail_authserv_id: str | None = Field(None, description="name by which our own mail server signs Authentication-Results; unset: no sender is vouched for, so mail opens tickets without account and history")
     mail_trust_senders: bool = Field(default=False, description="believe the sender of every mail without Authentication-Results: closed networks and trials only")
     mail_max_bytes: Count = Field(26_214_400, description="largest mail in bytes; of a larger one only the head is kept, in quarantine, or its sender gets it back")
@@ -141,6 +143,11 @@ class Settings(BaseSettings):
     imap_poll_seconds: Period = Field(60.0, description="seconds between two looks into each mailbox")
     imap_timeout_seconds: Positive = Field(30.0, description="seconds the IMAP server may take for one answer")
     imap_first_days: NotNegative = Field(2.0, description="days that a mail may be old when a mailbox is read for the first time; older ones are left alone")
+    smtp_url: str | None = Field(None, description="server that takes our mails: smtps://user:password@host:465, or smtp://host:587 for STARTTLS (?starttls=off without TLS); unset: replies to mails are kept and counted as accepted")
+    smtp_timeout_seconds: Positive = Field(60.0, description="seconds the mail server may take for one step, and for the text with its answer")
+    smtp_sent_url: str | None = Field(None, description="folder where the mail server keeps what it sent, written as IMAP_URLS: asked before a mail that nobody answered for is sent again")
+    mail_from: str | None = Field(None, description="sender of our mails, as in Name <support@example.com>; unset: the one of MAIL_ADDRESSES that the customer wrote to")
+    mail_plus_addresses: bool = Field(default=True, description="let answers come to support+<token>@...; false where the mailbox takes no such addresses")
     flower_basic_auth: str | None = Field(None, description="user:password of Flower; unset: `up` makes one and prints it")
     host: str = Field("127.0.0.1", description="address the web server and Flower listen on")
     port: Annotated[int, Field(ge=0, le=65535)] = Field(8000, description="port of the web server; taken: the next free one")
@@ -269,6 +276,22 @@ class Settings(BaseSettings):
             return []
         pairs = (part.split("/") for part in self.ticket_rate_limits.split() if part != "off")
         return [(int(count), float(minutes) * 60) for count, minutes in pairs]
+
+    @property
+    def own_addresses(self) -> frozenset[str]:
+        """Our mail addresses, in lower case."""
+        return frozenset(f"{self.mail_addresses} {parseaddr(self.mail_from or '')[1]}".lower().split())
+
+    def rate_of(self, channel: str) -> int:
+        """Return how many replies may leave a channel in a minute; 0: no limit.
+
+        Raises:
+            Misconfigured: the channel's own value is not a number.
+        """
+        value = self.channel_value("DELIVERY_RATE", channel) or "0"
+        if not (value.isascii() and value.isdigit() and int(value) <= 10**6):
+            raise Misconfigured(f"DELIVERY_RATE_{channel.upper()}: {value!r} is not a number of replies in a minute")
+        return int(value)
 
     @property
     def run_file(self) -> Path:

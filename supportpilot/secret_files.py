@@ -14,7 +14,7 @@ from supportpilot.errors import Misconfigured
 # Settings that may come from a file named by <NAME>_FILE (container secrets); so may WEBHOOK_SECRET_<CHANNEL>.
 SECRETS = ("database_url", "redis_url", "broker_url", "openai_api_key", "webhook_secret", "reply_callback_secret", "flower_basic_auth", "notify_urls", "customer_link_secret",
            "chatwoot_token", "zendesk_token", "freshdesk_token", "intercom_token", "zammad_token",
-           "mail_secret", "imap_urls")
+           "mail_secret", "imap_urls", "smtp_url", "smtp_sent_url")
 CHANNEL_SECRETS = "WEBHOOK_SECRET_"
 FILE = "_FILE"
 

@@ -14,6 +14,7 @@ from kombu.exceptions import KombuError, OperationalError
 
 from producer.cli.screen import line, print_json, say
 from producer.cli.session import current_settings, database_url
+from supportpilot.channels import smtp
 from supportpilot.config import Settings
 from supportpilot.db import embeddings, leases
 from supportpilot.db.migrate import pending
@@ -21,12 +22,14 @@ from supportpilot.db.pool import connect
 from supportpilot.desk.lease import CLOCK_TOLERANCE_SECONDS, machine_clock
 from supportpilot.errors import Misconfigured, SupportPilotError
 from supportpilot.notify.targets import require_known
+from supportpilot.service import delivery_mail
 from supportpilot.service.notices import latest_by_target
 from worker.app import publisher_app
 from worker.queues import QUEUES
 
 SOCKET_SECONDS = 2.0
 PING_SECONDS = 2.0
+SMTP_SECONDS = 10.0
 QUEUE_WARNING = 10_000
 NOTIFY_HOURS = 24.0
 
@@ -170,7 +173,19 @@ def _notify(settings: Settings) -> list[Check]:
     return [Check("notify", not broken, "; ".join([shown, *broken]))]
 
 
+def _smtp(settings: Settings) -> list[Check]:
+    """Log in where replies to mails are handed in; nothing is sent."""
+    if not settings.smtp_url:
+        return []
+    post = delivery_mail.post_of(settings)
+    with smtp.opened(post.server, SMTP_SECONDS, post.sender[1].rpartition("@")[2]):
+        pass
+    login = f"as {post.server.user}" if post.server.user else "without login"
+    return [Check("smtp", True, f"{post.server} lets us in {login} ({post.server.security}); mails come from {post.sender[1]}")]
+
+
 CHECKS: list[tuple[str, Callable[[Settings], list[Check]]]] = [
     ("database", _database), ("migrations", _migrations), ("clock", _clock), ("broker", _broker), ("workers", _workers),
     ("queues", _queues), ("llm", _model), ("embeddings", _embeddings), ("notify", _notify),
+    ("smtp", _smtp),
 ]

@@ -77,7 +77,7 @@ OWN = {
 # No row of these is about a customer.
 UNRELATED = {
     "desk.channel_counts": "how often a door turned something away", "desk.channel_cursors": "how far a helpdesk was asked",
-    "desk.mailboxes": "how far a mailbox was read",
+    "desk.mailboxes": "how far a mailbox was read", "desk.delivery_rates": "how fast a channel is written to",
     "kb.articles": "help centre", "kb.chunks": "help centre", "kb.embeddings": "help centre",
     "desk.notify_key": "signs links to colleagues",
     "desk.approvers": "staff", "desk.sessions": "staff", "desk.form_keys": "hashes of sent forms",

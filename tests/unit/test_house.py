@@ -34,7 +34,7 @@ CELL = re.compile(r"\s*\|\s*")
 THROUGH = {
     "broker_url": "broker", "redis_url": "broker", "data_dir": "run_file", "webhook_secret": "webhook_secrets",
     "turn_debounce_seconds": "debounce", "turn_debounce_max_seconds": "debounce",
-    "ticket_rate_limits": "rate_limits", "notify_urls": "notify_targets",
+    "ticket_rate_limits": "rate_limits", "notify_urls": "notify_targets", "delivery_rate": "rate_of",
     **{f"{helpdesk}_{name}": "helpdesk_api" for helpdesk in ("chatwoot", "zendesk", "freshdesk", "intercom", "zammad")
        for name in ("url", "token")},
 }
