@@ -13,6 +13,7 @@ import ssl
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import BinaryIO
 
 from supportpilot.channels.letter import Letter
 from supportpilot.desk.outbox import SendResult
@@ -31,6 +32,22 @@ class Refused(SupportPilotError):
     def __init__(self, text: str, *, final: bool) -> None:
         super().__init__(text[:LONGEST_ERROR])
         self.final = final
+
+
+class WholeLines:
+    """A connection's answers, of which only whole lines count: smtplib takes the first half of one for all of it."""
+
+    def __init__(self, lines: BinaryIO) -> None:
+        self._lines = lines
+
+    def readline(self, limit: int = -1) -> bytes:
+        """Return a line, or nothing if the connection ended within it."""
+        line = self._lines.readline(limit)
+        return line if line.endswith(b"\n") or len(line) == limit else b""
+
+    def close(self) -> None:
+        """Close it."""
+        self._lines.close()
 
 
 def send(server: Server, letter: Letter, seconds: float, may_go: Callable[[], bool]) -> SendResult:
@@ -129,6 +146,8 @@ def _envelope(smtp: smtplib.SMTP, letter: Letter) -> list[str]:
 
 
 def _text(smtp: smtplib.SMTP, letter: Letter, seconds: float, left_out: list[str]) -> SendResult:
+    if smtp.sock is not None:
+        smtp.file = WholeLines(smtp.file or smtp.sock.makefile("rb"))
     with _ends_after(smtp, seconds):
         with _named_step("before the text"):
             code, text = smtp.docmd("data")

@@ -280,3 +280,4 @@ def test_an_attempt_that_surely_failed_takes_nothing_back_of_one_that_may_have_a
     post.execute("UPDATE desk.outbox SET next_attempt_at = clock_timestamp()")
     assert delivery.deliver(db, post.settings, post.ports, reply_id).startswith("unknown: ")
     assert post.one("SELECT unanswered FROM desk.outbox")["unanswered"] == 1
+    assert post.one("SELECT message_id FROM desk.mails WHERE direction = 'out'")["message_id"] == sink.mails[0]["Message-ID"]
