@@ -341,6 +341,16 @@ def test_a_sender_killed_between_send_and_mark_repeats_only_the_target_that_it_h
     assert sorted(Counter(path for path, _ in chat.got).values()) == [1, 2]      # at least once, and no more than that
 
 
+def test_what_a_target_has_got_stays_noted_whatever_a_late_sender_says(db, chat):
+    office = telling(db, chat.url("one"))
+    asked = asked_for(office)
+    tell(office, asked.id)
+    with db.transaction() as conn:
+        [name] = office.one("SELECT targets FROM desk.notifications")["targets"]
+        notifications.mark(conn, "N000001", name, {"state": "failed", "service": "JSON", "number": 1, "error": "late"})
+    assert office.one("SELECT targets FROM desk.notifications")["targets"][name]["state"] == "sent"
+
+
 def test_a_sender_that_dies_each_time_is_given_up_at_the_bound(db, chat):
     office = telling(db, chat.url("one"))
     asked = asked_for(office)
