@@ -140,9 +140,12 @@ def wake_due(conn: Connection, grace_seconds: float, limit: int) -> list[tuple[s
 
 
 def drop_all(conn: Connection, why: str) -> int:
-    """Drop whatever is queued: there is nobody to tell it to."""
-    return conn.execute("UPDATE desk.notifications SET state = 'dropped', last_error = %s, claimed_until = NULL, "
-                        "closed_at = clock_timestamp() WHERE state = 'queued'", (why,)).rowcount
+    """Drop whatever is queued, there is nobody to tell it to; the sweeper waits for no row that somebody has locked."""
+    return conn.execute(
+        """
+        UPDATE desk.notifications SET state = 'dropped', last_error = %s, claimed_until = NULL, closed_at = clock_timestamp()
+        WHERE id IN (SELECT id FROM desk.notifications WHERE state = 'queued' FOR UPDATE SKIP LOCKED)
+        """, (why,)).rowcount
 
 
 def rows(conn: Connection, limit: int = 200) -> list[Row]:

@@ -13,12 +13,15 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 from fakes import FakeLLM
 from fixtures.chatroom import Chatroom
 from fixtures.office import DRAFT, TRIAGE, Office, give_paid_invoice, refund_llm
+from fixtures.site import HTML, hidden_fields
 from fixtures.worker import Workers, wait_for
+from starlette.testclient import TestClient
 
 from producer.cli.main import run
 from supportpilot.config import Settings, get_settings, load_settings
@@ -338,6 +341,16 @@ def test_a_sender_killed_between_send_and_mark_repeats_only_the_target_that_it_h
     assert sorted(Counter(path for path, _ in chat.got).values()) == [1, 2]      # at least once, and no more than that
 
 
+def test_what_a_target_has_got_stays_noted_whatever_a_late_sender_says(db, chat):
+    office = telling(db, chat.url("one"))
+    asked = asked_for(office)
+    tell(office, asked.id)
+    with db.transaction() as conn:
+        [name] = office.one("SELECT targets FROM desk.notifications")["targets"]
+        notifications.mark(conn, "N000001", name, {"state": "failed", "service": "JSON", "number": 1, "error": "late"})
+    assert office.one("SELECT targets FROM desk.notifications")["targets"][name]["state"] == "sent"
+
+
 def test_a_sender_that_dies_each_time_is_given_up_at_the_bound(db, chat):
     office = telling(db, chat.url("one"))
     asked = asked_for(office)
@@ -428,3 +441,25 @@ def test_the_doctor_says_who_is_told_and_which_target_does_not_take_it(db, chat,
     found = doctor(capsys)
     assert (found["ok"], found["detail"]) == (
         False, "2 targets, 1 reached in the last 24 hours; 2 JSON: Failed to send JSON POST notification: Internal server error., error=500.")
+
+
+# the page behind the link ---------------------------------------------------------------------------
+
+@pytest.mark.parametrize(("hours", "late"), [(1, False), (-1, True)])
+def test_a_link_asks_for_the_login_says_when_it_is_too_old_and_leads_on_to_its_page(db, web_app, staff, hours, late):
+    office = telling(db)
+    asked = asked_for(office)
+    with db.transaction() as conn:
+        address = links.signed(notifications.make_key(conn), "", f"/approvals/{asked.id}", leases.clock(conn) + timedelta(hours=hours))
+    nobody = TestClient(web_app, headers=HTML, follow_redirects=False)
+    before = office.rows("SELECT * FROM desk.approvals"), office.rows("SELECT * FROM desk.audit WHERE subject = 'A000001'")
+    got = nobody.get(address)
+    assert (got.status_code, got.headers["location"]) == (303, f"/login?next={quote(address, safe='/')}")
+    page = nobody.get(got.headers["location"], headers={"accept-language": "en"}).text
+    assert ("This link has expired." in page) is late
+    sent = nobody.post("/login", data={**hidden_fields(page, "/login"), "token": staff(logged_in=False).token})
+    assert sent.headers["location"] == address
+    assert asked.ticket_id in nobody.get(address).text
+    assert (office.rows("SELECT * FROM desk.approvals"), office.rows("SELECT * FROM desk.audit WHERE subject = 'A000001'")) == before
+    forged = f"/approvals/{asked.id}?s=1.{'a' * 22}"
+    assert "This link has expired." not in TestClient(web_app, headers=HTML).get(forged, headers={"accept-language": "en"}).text

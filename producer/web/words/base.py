@@ -25,6 +25,7 @@ WORDS: dict[str, tuple[str, str]] = {
     "home.nothing": ("没有待处理的", "Nothing is waiting"),
     "login.title": ("登录", "Log in"),
     "login.about": ("请输入管理员发给你的令牌。", "Enter the token that your administrator gave you."),
+    "login.expired": ("这个通知链接已过期。登录后可以看到现在的情况。", "This link has expired. Log in to see how things stand now."),
     "login.token": ("令牌", "Token"),
     "login.submit": ("登录", "Log in"),
     "login.wrong": ("这个令牌无效，或已被收回。", "This token is not valid, or was taken away."),
