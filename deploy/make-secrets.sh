@@ -44,10 +44,14 @@ else
 fi
 put webhook_secret "whsec_$(head -c 32 /dev/urandom | base64 | tr -d '\n')"
 put reply_callback_secret "whsec_$(head -c 32 /dev/urandom | base64 | tr -d '\n')"
+put customer_link_secret "$(random)$(random)"
 put flower_basic_auth "admin:$(random)"
 put openai_api_key ""
+put notify_urls ""
 for helpdesk in chatwoot zendesk freshdesk intercom zammad; do
     put "${helpdesk}_token" ""
 done
 put mail_secret "$(random)"
 put imap_urls ""
+put smtp_url ""
+put smtp_sent_url ""

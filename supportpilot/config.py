@@ -7,9 +7,10 @@ import math
 import os
 import re
 from decimal import Decimal
+from email.utils import parseaddr
 from functools import lru_cache
 from pathlib import Path
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Literal, Self
 from urllib.parse import urlsplit
 
 import platformdirs
@@ -18,6 +19,7 @@ from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource
 from typing_extensions import override
 
 from supportpilot.errors import Misconfigured
+from supportpilot.secret_files import CHANNEL_SECRETS, FILE, SECRETS, SecretFiles, secret_from_file
 
 # CNY per million tokens: input, cached input, output. A model that is not listed costs `default`.
 DEFAULT_PRICES: dict[str, tuple[str, str, str]] = {
@@ -26,14 +28,8 @@ DEFAULT_PRICES: dict[str, tuple[str, str, str]] = {
     "offline-rules-small": ("0.30", "0.10", "0.60"),
 }
 
-# Settings that may come from a file named by <NAME>_FILE (container secrets); so may WEBHOOK_SECRET_<CHANNEL>.
-SECRETS = ("database_url", "redis_url", "broker_url", "openai_api_key", "webhook_secret", "reply_callback_secret", "flower_basic_auth",
-           "chatwoot_token", "zendesk_token", "freshdesk_token", "intercom_token", "zammad_token",
-           "mail_secret", "imap_urls")
 # People write mails slower than lines of a chat; what an operator sets goes before these.
 CHANNEL_DEFAULTS = {("turn_debounce_seconds", "email"): "20", ("turn_debounce_max_seconds", "email"): "60"}
-CHANNEL_SECRETS = "WEBHOOK_SECRET_"
-FILE = "_FILE"
 
 # Above its limit a number is a slip of the pen that a socket, a thread or an interval of Postgres cannot hold.
 Positive = Annotated[float, Field(gt=0, le=1e6, allow_inf_nan=False)]
@@ -42,6 +38,8 @@ Period = Annotated[float, Field(ge=0.1, le=1e6, allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=1, le=10**9)]
 Price = Annotated[Decimal, Field(ge=0)]
 WEB = ("http", "https")
+_TARGET = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://\S+")
+LINK_SECRET_BYTES = 32
 _LIMIT = re.compile(r"[1-9][0-9]{0,5}/[1-9][0-9]{0,5}")
 SCHEMES = {"database_url": ("postgresql", "postgres"), "redis_url": ("redis", "rediss", "sentinel", "redis+socket"),
            "broker_url": ()}        # whatever Celery has a transport for
@@ -49,45 +47,6 @@ SCHEMES = {"database_url": ("postgresql", "postgres"), "redis_url": ("redis", "r
 
 def _default_data_dir() -> Path:
     return Path(platformdirs.user_data_dir("supportpilot", appauthor=False))
-
-
-class SecretFiles(PydanticBaseSettingsSource):
-    """Settings from the files that `<NAME>_FILE` variables name; the variable `<NAME>` itself goes before them."""
-
-    @override
-    def get_field_value(self, field: Any, field_name: str) -> tuple[Any, str, bool]:
-        """Return the secret of one field."""
-        return (secret_from_file(field_name.upper()) if field_name in SECRETS else None), field_name, False
-
-    @override
-    def __call__(self) -> dict[str, Any]:
-        """Return what the files hold; every file that is named has to be readable.
-
-        Raises:
-            Misconfigured: one is not.
-        """
-        for name in os.environ:
-            if name.startswith(CHANNEL_SECRETS) and name.endswith(FILE):
-                secret_from_file(name.removesuffix(FILE))
-        found = {name: secret_from_file(name.upper()) for name in SECRETS}
-        return {name: value for name, value in found.items() if value}
-
-
-def secret_from_file(name: str) -> str | None:
-    """Return the contents of the file that `<name>_FILE` names, without the line break at the end; None if unset or empty.
-
-    Raises:
-        Misconfigured: the file cannot be read.
-    """
-    path = os.environ.get(name + FILE)
-    if not path:
-        return None
-    try:
-        return Path(path).read_text(encoding="utf-8").strip() or None
-    except OSError as error:
-        raise Misconfigured(f"{name}{FILE}: cannot read {path}: {error.strerror}") from None
-    except UnicodeDecodeError:
-        raise Misconfigured(f"{name}{FILE}: {path} is not a text file") from None
 
 
 class Settings(BaseSettings):
@@ -144,6 +103,7 @@ class Settings(BaseSettings):
     reply_callback_url: str | None = Field(None, description="where replies of the generic channel are posted; unset: kept and counted as accepted")
     reply_callback_secret: str | None = Field(None, description="secret that signs the callbacks (whsec_...)")
     reply_timeout_seconds: Positive = Field(10.0, description="seconds one delivery of a reply may take")
+    delivery_rate: Annotated[int, Field(ge=0, le=10**6)] = Field(0, description="replies that may leave a channel in a minute, over all workers; more of them wait; 0: no limit")
     chatwoot_url: str | None = Field(None, description="address of Chatwoot; with CHATWOOT_TOKEN: replies go out by its API")
     chatwoot_token: str | None = Field(None, description="access token of the Chatwoot user that we answer as")
     chatwoot_user_id: str | None = Field(None, description="id of that user: what it writes is our own")
@@ -163,12 +123,17 @@ class Settings(BaseSettings):
     zammad_user_id: str | None = Field(None, description="id of that agent")
     trusted_addresses: str = Field("zendesk freshdesk intercom zammad", description="channels, separated by spaces, whose word for the sender's address is believed without proof (a Chatwoot visitor can type any); elsewhere an unproven address opens a ticket without the customer's data")
     ticket_rate_limits: str = Field("10/10 15/30 25/60 50/180 100/600", description="answers/minutes per ticket and per recipient, separated by spaces; past one of them the ticket goes to a human; empty or off: no limit")
+    notify_urls: str | None = Field(None, description="whom to tell of refunds to approve and of tickets for a human: addresses of apprise (feishu://, dingtalk://, wecombot://, slack://, mailtos://, ...), separated by spaces or lines; unset: nobody")
+    notify_language: Literal["zh", "en"] = Field("zh", description="language of these notifications, zh or en")
+    notify_timeout_seconds: Positive = Field(10.0, description="seconds one notification may take at all targets together, side by side")
     public_url: str = Field("http://127.0.0.1:8000", description="where customers reach this server; start of citation links")
+    customer_link_secret: str | None = Field(None, description="makes the links to customers' own pages: at least 32 random characters; several separated by spaces: the first makes links, all of them open; unset: no links, no pages")
+    customer_link_days: Positive = Field(180.0, description="days after a ticket's last message for which the customer's link opens it")
     session_hours: Positive = Field(12.0, description="hours that a login of the staff lasts")
     max_body_bytes: Count = Field(262_144, description="largest webhook request in bytes")
     max_message_chars: Count = Field(20_000, description="longest customer message in characters; longer ones go to quarantine")
     mail_addresses: str = Field("", description="our own addresses, separated by spaces; the first is the one customers write to. Mail from them is our own and ignored")
-    mail_secret: str | None = Field(None, description="secret that signs reply addresses and body markers; unset: none is believed")
+    mail_secret: str | None = Field(None, description="secret that signs reply addresses, body markers and our Message-IDs; unset: none is believed and no mail is sent")
     mail_authserv_id: str | None = Field(None, description="name by which our own mail server signs Authentication-Results; unset: no sender is vouched for, so mail opens tickets without account and history")
     mail_trust_senders: bool = Field(default=False, description="believe the sender of every mail without Authentication-Results: closed networks and trials only")
     mail_max_bytes: Count = Field(26_214_400, description="largest mail in bytes; of a larger one only the head is kept, in quarantine, or its sender gets it back")
@@ -178,6 +143,11 @@ class Settings(BaseSettings):
     imap_poll_seconds: Period = Field(60.0, description="seconds between two looks into each mailbox")
     imap_timeout_seconds: Positive = Field(30.0, description="seconds the IMAP server may take for one answer")
     imap_first_days: NotNegative = Field(2.0, description="days that a mail may be old when a mailbox is read for the first time; older ones are left alone")
+    smtp_url: str | None = Field(None, description="server that takes our mails: smtps://user:password@host:465, or smtp://host:587 for STARTTLS (?starttls=off without TLS); unset: replies to mails are kept and counted as accepted")
+    smtp_timeout_seconds: Positive = Field(60.0, description="seconds the mail server may take for one step, and for the text with its answer")
+    smtp_sent_url: str | None = Field(None, description="folder where the mail server keeps what it sent, written as IMAP_URLS: asked before a mail that nobody answered for is sent again")
+    mail_from: str | None = Field(None, description="sender of our mails, as in Name <support@example.com>; unset: the one of MAIL_ADDRESSES that the customer wrote to")
+    mail_plus_addresses: bool = Field(default=True, description="let answers come to support+<token>@...; false where the mailbox takes no such addresses")
     flower_basic_auth: str | None = Field(None, description="user:password of Flower; unset: `up` makes one and prints it")
     host: str = Field("127.0.0.1", description="address the web server and Flower listen on")
     port: Annotated[int, Field(ge=0, le=65535)] = Field(8000, description="port of the web server; taken: the next free one")
@@ -236,6 +206,14 @@ class Settings(BaseSettings):
             raise ValueError("must be answers/minutes separated by spaces, such as 10/10 25/60, or off")
         return value
 
+    @field_validator("notify_urls")
+    @classmethod
+    def _targets(cls, value: str | None) -> str | None:
+        for number, part in enumerate((value or "").split(), 1):
+            if not (_TARGET.fullmatch(part) and part.isprintable()):
+                raise ValueError(f"number {number} must be an address of apprise such as slack://...")
+        return value
+
     @field_validator("openai_api_key", "chatwoot_token", "zendesk_token", "freshdesk_token", "intercom_token", "zammad_token")
     @classmethod
     def _key(cls, value: str | None) -> str | None:
@@ -249,6 +227,13 @@ class Settings(BaseSettings):
         user, _, password = (value or "").partition(":")
         if value and not (user and password and "," not in value):
             raise ValueError("must be user:password, without a comma")
+        return value
+
+    @field_validator("customer_link_secret")
+    @classmethod
+    def _link_secret(cls, value: str | None) -> str | None:
+        if value is not None and any(len(secret.encode()) < LINK_SECRET_BYTES for secret in value.split() or [""]):
+            raise ValueError(f"must be at least {LINK_SECRET_BYTES} random characters (`openssl rand -hex 32`)")
         return value
 
     @model_validator(mode="after")
@@ -281,12 +266,32 @@ class Settings(BaseSettings):
             raise Misconfigured(f"set {channel.upper()}_URL and {channel.upper()}_TOKEN: without them no reply goes out")
         return str(url), str(token)
 
+    def notify_targets(self) -> list[str]:
+        """Return the addresses of NOTIFY_URLS, each once."""
+        return list(dict.fromkeys((self.notify_urls or "").split()))
+
     def rate_limits(self) -> list[tuple[int, float]]:
         """Return (answers, seconds) of each rate limit."""
         if os.environ.get("TICKET_RATE_LIMITS") == "":      # pydantic was told to take an empty one for unset
             return []
         pairs = (part.split("/") for part in self.ticket_rate_limits.split() if part != "off")
         return [(int(count), float(minutes) * 60) for count, minutes in pairs]
+
+    @property
+    def own_addresses(self) -> frozenset[str]:
+        """Our mail addresses, in lower case."""
+        return frozenset(f"{self.mail_addresses} {parseaddr(self.mail_from or '')[1]}".lower().split())
+
+    def rate_of(self, channel: str) -> int:
+        """Return how many replies may leave a channel in a minute; 0: no limit.
+
+        Raises:
+            Misconfigured: the channel's own value is not a number.
+        """
+        value = self.channel_value("DELIVERY_RATE", channel) or "0"
+        if not (value.isascii() and value.isdigit() and int(value) <= 10**6):
+            raise Misconfigured(f"DELIVERY_RATE_{channel.upper()}: {value!r} is not a number of replies in a minute")
+        return int(value)
 
     @property
     def run_file(self) -> Path:
@@ -310,6 +315,10 @@ class Settings(BaseSettings):
     def webhook_secrets(self, channel: str) -> list[str]:
         """Return the secrets that may sign for a channel; several while one is being replaced."""
         return (self.channel_value("WEBHOOK_SECRET", channel) or "").split()
+
+    def link_secrets(self) -> list[str]:
+        """Return the secrets of customers' links, the one that makes them first; [] where pages are off."""
+        return (self.customer_link_secret or "").split()
 
     def debounce(self, channel: str) -> tuple[float, float]:
         """Return (quiet seconds, longest seconds) to wait on a channel; (0, 0) if waiting is off.

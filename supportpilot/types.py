@@ -29,6 +29,7 @@ class InboundMessage:
         sent_at: the sender's clock; shown, never compared.
         joins: the ticket that the channel's own rules have found (threads of a mail); believed.
         verified: the channel vouches for the sender's address; else a new ticket gets no customer's data.
+        ticket_only: joins the ticket it names or none: a page of an erased ticket must open no new one.
     """
 
     channel: str
@@ -44,6 +45,7 @@ class InboundMessage:
     author: Author = "customer"
     joins: str | None = None
     verified: bool = True
+    ticket_only: bool = False
 
 
 @dataclass(frozen=True)
@@ -185,4 +187,5 @@ class Ports:
     schedule_retain: Callable[[], None] = _nothing
     schedule_erase: Callable[[str], None] = _nothing                   # customer_id or request id
     schedule_embed: Callable[[], None] = _nothing
+    schedule_notify: Callable[[str, str], None] = _nothing             # "approval" or "ticket", its id
     schedule_mail: Callable[[str], None] = _nothing                    # mail id

@@ -18,11 +18,11 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 UNIT = Path(__file__).parent / "unit"
 LOCAL_HOSTS = ["127.0.0.1", "::1"]
-PER_CHANNEL = ("WEBHOOK_SECRET_", "TURN_DEBOUNCE_", "REPLY_CALLBACK_")
+PER_CHANNEL = ("WEBHOOK_SECRET_", "TURN_DEBOUNCE_", "REPLY_CALLBACK_", "DELIVERY_RATE_")
 PROCESSES_PER_CORE = 1.5    # most integration tests wait for something most of their time
 
 pytest_plugins = ["fixtures.postgres", "fixtures.redis", "fixtures.worker", "fixtures.llm", "fixtures.office", "fixtures.imap",
-                  "fixtures.site"]
+                  "fixtures.site", "fixtures.smtp"]
 
 
 def pytest_xdist_auto_num_workers() -> int:

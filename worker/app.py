@@ -13,10 +13,11 @@ from kombu import Connection, Exchange, Queue
 
 from supportpilot.config import Settings, get_settings
 from supportpilot.errors import Misconfigured
+from supportpilot.notify.targets import require_known
 from worker.queues import QUEUES, ROUTES, TICKETS
 
 TASK_MODULES = ("worker.tasks.ticket", "worker.tasks.reply", "worker.tasks.memory", "worker.tasks.desk", "worker.tasks.kb",
-                "worker.tasks.privacy", "worker.tasks.channel", "worker.tasks.mail")
+                "worker.tasks.privacy", "worker.tasks.channel", "worker.tasks.approval", "worker.tasks.mail")
 WORKER_SOCKET_SECONDS = 5.0     # must stay above the 1 s that the transport's blocking pop waits
 VISIBILITY_SECONDS = 600        # far above every countdown; what is lost meanwhile comes back through the sweeper
 
@@ -107,7 +108,9 @@ def publisher_app(settings: Settings, socket_seconds: float) -> Celery:
 
 def _configuration() -> dict[str, Any]:
     try:
-        return configuration(get_settings())
+        settings = get_settings()
+        require_known(settings.notify_targets())
+        return configuration(settings)
     except Misconfigured as error:
         raise Unconfigured(str(error)) from None
 

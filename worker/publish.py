@@ -76,6 +76,7 @@ class Publisher:
             schedule_retain=lambda: self.put(Wakeup("memory.retain", ())),
             schedule_erase=lambda customer_id: self.put(Wakeup("privacy.erase_customer", (customer_id,))),
             schedule_embed=lambda: self.put(Wakeup("kb.embed", ())),
+            schedule_notify=lambda about, subject_id: self.put(Wakeup(f"{about}.notify", (subject_id,))),
             schedule_mail=lambda mail_id: self.put(Wakeup("mail.file", (mail_id,))),
         )
 

@@ -29,6 +29,8 @@ ROUTES: Final[dict[str, str]] = {
     "memory.retain": BACKGROUND,
     "memory.sweep_profiles": BACKGROUND,
     "privacy.erase_customer": BACKGROUND,
+    "approval.notify": BACKGROUND,      # a chat service that hangs must not cost a customer a slot
+    "ticket.notify": BACKGROUND,
     "desk.sweep": DESK,
     "desk.expire_approvals": DESK,
     "desk.settle": DESK,

@@ -49,6 +49,9 @@ class Printer:
             self._open = True
 
 
+UNFINISHED = {"replaced": "you wrote on: one answer to all of it", "goes on": "you wrote on: that is answered next"}
+
+
 class Viewer:
     """Shows a ticket live until it is stopped; `ended` holds the turns whose end was shown."""
 
@@ -106,6 +109,9 @@ class Viewer:
 
     def show_end(self, turn_id: str, said: str) -> None:
         """Print what the customer gets, once, and the ticket's memory in one line."""
+        if said in UNFINISHED:
+            self._printer.line(f"--- {UNFINISHED[said]} ---")
+            return
         with self._news:
             if turn_id in self._shown:
                 return

@@ -14,18 +14,24 @@ from kombu.exceptions import KombuError, OperationalError
 
 from producer.cli.screen import line, print_json, say
 from producer.cli.session import current_settings, database_url
+from supportpilot.channels import smtp
 from supportpilot.config import Settings
 from supportpilot.db import embeddings, leases
 from supportpilot.db.migrate import pending
 from supportpilot.db.pool import connect
 from supportpilot.desk.lease import CLOCK_TOLERANCE_SECONDS, machine_clock
 from supportpilot.errors import Misconfigured, SupportPilotError
+from supportpilot.notify.targets import require_known
+from supportpilot.service import delivery_mail
+from supportpilot.service.notices import latest_by_target
 from worker.app import publisher_app
 from worker.queues import QUEUES
 
 SOCKET_SECONDS = 2.0
 PING_SECONDS = 2.0
+SMTP_SECONDS = 10.0
 QUEUE_WARNING = 10_000
+NOTIFY_HOURS = 24.0
 
 
 @dataclass(frozen=True)
@@ -38,7 +44,7 @@ class Check:
 
 
 def doctor(as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
-    """Check database, migrations, broker, workers, queues, model and clock; exit 1 if anything fails."""
+    """Check database, migrations, broker, workers, queues, model, clock and notifications; exit 1 if anything fails."""
     settings = current_settings()
     database_url(settings)
     checks = [check for name, look in CHECKS for check in attempt(name, look, settings)]
@@ -152,7 +158,34 @@ def _embeddings(settings: Settings) -> list[Check]:
     return [Check("embeddings", True, f"{model}: {done} of {pieces} pieces of articles embedded")]
 
 
+def _notify(settings: Settings) -> list[Check]:
+    """Say who is told of approvals; a target that did not take the last message is a failure."""
+    urls = settings.notify_targets()
+    if not urls:
+        return [Check("notify", True, "NOTIFY_URLS is not set: nobody is told of refunds to approve")]
+    require_known(urls)
+    with connect(database_url(settings)) as conn:
+        latest = latest_by_target(conn, settings, NOTIFY_HOURS)
+    broken = [f"{number} {found['service']}: {found['error']}" for number, found in enumerate(latest, 1)
+              if found.get("state") == "failed"]
+    reached = sum(found.get("state") == "sent" for found in latest)
+    shown = f"{len(urls)} targets, {reached} reached in the last {NOTIFY_HOURS:g} hours"
+    return [Check("notify", not broken, "; ".join([shown, *broken]))]
+
+
+def _smtp(settings: Settings) -> list[Check]:
+    """Log in where replies to mails are handed in; nothing is sent."""
+    if not settings.smtp_url:
+        return []
+    post = delivery_mail.post_of(settings)
+    with smtp.opened(post.server, SMTP_SECONDS, post.sender[1].rpartition("@")[2]):
+        pass
+    login = f"as {post.server.user}" if post.server.user else "without login"
+    return [Check("smtp", True, f"{post.server} lets us in {login} ({post.server.security}); mails come from {post.sender[1]}")]
+
+
 CHECKS: list[tuple[str, Callable[[Settings], list[Check]]]] = [
     ("database", _database), ("migrations", _migrations), ("clock", _clock), ("broker", _broker), ("workers", _workers),
-    ("queues", _queues), ("llm", _model), ("embeddings", _embeddings),
+    ("queues", _queues), ("llm", _model), ("embeddings", _embeddings), ("notify", _notify),
+    ("smtp", _smtp),
 ]

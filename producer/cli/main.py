@@ -32,6 +32,7 @@ from producer.cli import (
     history,
     kb,
     letters,
+    notify,
     profile,
     send,
     ticket,
@@ -69,6 +70,7 @@ app.add_typer(checkpoints.app, name="checkpoints")
 app.add_typer(letters.inbox_app, name="inbox")
 app.add_typer(letters.outbox_app, name="outbox")
 app.add_typer(letters.quarantine_app, name="quarantine")
+app.add_typer(notify.app, name="notify")
 app.add_typer(evaluate.app, name="eval")
 app.command("channels")(channels.channels)
 app.add_typer(email.app, name="email")

@@ -94,7 +94,8 @@ def child_environment(settings: Settings) -> dict[str, str]:
     ours = {
         "DATABASE_URL": settings.database_url, "REDIS_URL": settings.redis_url, "BROKER_URL": settings.broker_url,
         "OPENAI_BASE_URL": settings.openai_base_url, "WEBHOOK_SECRET": settings.webhook_secret,
-        "FLOWER_BASIC_AUTH": settings.flower_basic_auth, "PUBLIC_URL": settings.public_url, "HOST": settings.host,
+        "FLOWER_BASIC_AUTH": settings.flower_basic_auth, "PUBLIC_URL": settings.public_url,
+        "CUSTOMER_LINK_SECRET": settings.customer_link_secret, "HOST": settings.host,
         "PORT": settings.port, "FLOWER_PORT": settings.flower_port, "DATA_DIR": settings.data_dir,
         "WORKER_CONCURRENCY": settings.worker_concurrency, "PYTHONUNBUFFERED": 1,
     }

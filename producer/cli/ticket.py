@@ -1,4 +1,4 @@
-"""`ticket list/show/reply/release/resolve`: what a ticket holds, and a human's hand on it."""
+"""`ticket list/show/reply/release/resolve/link`: what a ticket holds, and a human's hand on it."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from producer.cli.session import current_settings, open_database, waking_ports
 from producer.cli.ticket_view import print_ticket
 from supportpilot.desk.rules import TICKET
 from supportpilot.errors import Misconfigured
+from supportpilot.service import links
 from supportpilot.service import ticket as service
 
 app = typer.Typer(help="Tickets: list, look into, answer, give back, close.", rich_markup_mode=None)
@@ -83,3 +84,20 @@ def resolve(ticket: TicketId) -> None:
         status = service.resolve(db, ports, ticket)
     say(f"{ticket} is resolved" if status == "resolved" else
         f"{ticket} becomes resolved as soon as the held messages are in the conversation")
+
+
+@app.command()
+def link(
+    ticket: TicketId,
+    renew: Annotated[bool, typer.Option("--renew", help="Make all links worthless that were given out, and a new one.")] = False,
+    by: Annotated[str, typer.Option(help="Your name, for the record.")] = "operator",
+    as_json: AsJson = False,
+) -> None:
+    """Print the link to the customer's own page."""
+    settings = current_settings()
+    with open_database(settings) as db:
+        url = links.renew(db, settings, ticket, by) if renew else links.link_of(db, settings, ticket)
+    if as_json:
+        print_json({"ticket_id": ticket, "page": url})
+    else:
+        say(url)

@@ -36,7 +36,7 @@ from worker.app import check_broker
 LOCK_PATIENCE_SECONDS = 2.0     # keepers touch the lock for a moment when they look whether their owner lives
 STOP_SECONDS = 25.0
 WRITTEN = ("database_url", "redis_url", "broker_url", "openai_base_url", "webhook_secret", "flower_basic_auth",
-           "public_url", "host", "port", "flower_port")
+           "customer_link_secret", "public_url", "host", "port", "flower_port")
 
 
 def up(
@@ -172,16 +172,22 @@ def _complete(settings: Settings) -> Settings:
 
 def _kept_secrets(data_dir: Path) -> dict[str, str]:
     path = data_dir / "secrets.json"
+    kept = {
+        "webhook_secret": "whsec_" + base64.b64encode(secrets.token_bytes(32)).decode(),
+        "flower_basic_auth": "admin:" + secrets.token_urlsafe(18),
+        "customer_link_secret": secrets.token_hex(32),
+    }
     try:
-        kept = json.loads(path.read_text(encoding="utf-8"))
+        found = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        kept = {
-            "webhook_secret": "whsec_" + base64.b64encode(secrets.token_bytes(32)).decode(),
-            "flower_basic_auth": "admin:" + secrets.token_urlsafe(18),
-        }
-        write_private(path, json.dumps(kept))
+        found = {}
     except ValueError:
-        raise Misconfigured(f"{path} is damaged; delete it to get new secrets") from None
+        found = None
+    if not isinstance(found, dict):
+        raise Misconfigured(f"{path} is damaged; delete it to get new secrets")
+    if kept.keys() - found.keys():
+        write_private(path, json.dumps(kept | found))
+    kept |= found
     return {str(name): str(value) for name, value in kept.items()}
 
 

@@ -6,10 +6,13 @@ import logging
 import signal
 import socket
 import sys
+from types import FrameType
 
 import uvicorn
+from typing_extensions import override
 
 from producer.web.app import create_app
+from producer.web.streams import Streams
 from supportpilot.config import Settings, get_settings
 from supportpilot.db.pool import Database
 from supportpilot.errors import Misconfigured, SupportPilotError
@@ -53,7 +56,20 @@ def serve(settings: Settings) -> None:
         shown = f"[{host}]" if ":" in host else host
         sys.stdout.write(f"web listening on http://{shown}:{port}\n")
         sys.stdout.flush()
-        uvicorn.Server(config).run(sockets=[door])
+        _Server(config, app.state.site.streams).run(sockets=[door])
+
+
+class _Server(uvicorn.Server):
+    """Ends the live pages as soon as it has to stop: it would wait for each of them."""
+
+    def __init__(self, config: uvicorn.Config, streams: Streams) -> None:
+        super().__init__(config)
+        self._streams = streams
+
+    @override
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        self._streams.stop()
+        super().handle_exit(sig, frame)
 
 
 def listen(settings: Settings) -> socket.socket:

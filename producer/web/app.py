@@ -9,9 +9,24 @@ from fastapi import FastAPI
 
 from producer.channels.registry import STANDARD
 from producer.signatures import check_secrets
-from producer.web import api, approvals, auth, errors, health, home, kb, static, webhooks
+from producer.web import (
+    api,
+    approvals,
+    auth,
+    customer,
+    customers,
+    errors,
+    health,
+    home,
+    kb,
+    live,
+    static,
+    tickets,
+    webhooks,
+)
 from producer.web.headers import SecurityHeaders
 from producer.web.state import Site
+from producer.web.streams import Streams
 from supportpilot.config import Settings
 from supportpilot.db.pool import Database
 from supportpilot.types import Ports
@@ -30,10 +45,10 @@ def create_app(settings: Settings, db: Database, ports: Ports, *,
     """
     check_secrets(settings, STANDARD)
     app = FastAPI(title="SupportPilot", docs_url=None, redoc_url=None, openapi_url=None, redirect_slashes=False)
-    app.state.site = Site(settings, db, ports, clock)
+    app.state.site = Site(settings, db, ports, clock, Streams(db.url))
     errors.install(app)
     auth.install(app)
-    for part in (webhooks, kb, health, static, auth, home, approvals, api):
+    for part in (webhooks, kb, health, static, auth, home, approvals, api, customer, live, tickets, customers):
         app.include_router(part.router)
     app.add_middleware(errors.LastResort)
     app.add_middleware(SecurityHeaders)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Annotated
-from urllib.parse import quote, urlsplit
+from urllib.parse import parse_qs, quote, urlsplit
 
 from fastapi import APIRouter, Depends, FastAPI, Request
 from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse
@@ -16,7 +16,7 @@ from producer.web.pages import page, see_other
 from producer.web.session import COOKIE, secret_of
 from producer.web.state import Site, SiteOf
 from supportpilot.errors import Forbidden
-from supportpilot.service import approvers
+from supportpilot.service import approvers, notices
 from supportpilot.service.approvers import Approver, Role
 
 router = APIRouter()
@@ -91,7 +91,14 @@ def login_page(request: Request, site: SiteOf) -> Response:
     secret = secret_of(request)
     if secret and approvers.by_session(site.db, secret):
         return see_other(onward)
-    return page(request, "login.html", onward=onward, wrong=False)
+    return page(request, "login.html", onward=onward, wrong=False, expired=_came_late(site, onward))
+
+
+def _came_late(site: Site, onward: str) -> bool:
+    """Say whether it came by a link in a notification that is past its end: a sentence on the page, never a right."""
+    parts = urlsplit(onward)
+    signature = parse_qs(parts.query).get("s", [""])[0]
+    return bool(signature) and notices.judge_link(site.db, parts.path, signature) == "expired"
 
 
 @router.post(LOGIN)
@@ -100,7 +107,7 @@ def log_in(request: Request, site: SiteOf, form: Annotated[Form, Depends(same_si
     onward = local(form.text("next"))
     found = approvers.log_in(site.db, form.text("token", TOKEN_CHARS).strip(), site.settings.session_hours)
     if found is None:
-        return page(request, "login.html", 403, onward=onward, wrong=True)
+        return page(request, "login.html", 403, onward=onward, wrong=True, expired=False)
     old = secret_of(request)
     if old:
         approvers.log_out(site.db, old)

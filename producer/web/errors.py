@@ -74,7 +74,7 @@ async def _ours(request: Request, error: Exception) -> Response:
     assert isinstance(error, SupportPilotError)  # noqa: S101 -- registered for that class
     status = status_of(error)
     if status >= 500:
-        log.error("%s %s: %s: %s", request.method, request.url.path, type(error).__name__, error)
+        log.error("%s %s: %s: %s", request.method, shown_path(request.url.path), type(error).__name__, error)
     key = "error.403.form" if isinstance(error, FormRefused) else ""
     return respond(request, status, {500: INTERNAL, 503: AWAY}.get(status) or str(error), key)
 
@@ -87,8 +87,13 @@ async def _http(request: Request, error: Exception) -> Response:
 
 
 async def _gone(request: Request, _: Exception) -> JSONResponse:
-    log.info("%s %s: the client went away before the end of its request", request.method, request.url.path)
+    log.info("%s %s: the client went away before the end of its request", request.method, shown_path(request.url.path))
     return answer(400, "the request ended early")
+
+
+def shown_path(path: str) -> str:
+    """Return a path for the log: the token of a customer's page opens it, so it stays out."""
+    return "/t/..." if path.startswith("/t/") else path
 
 
 class LastResort:
@@ -113,7 +118,7 @@ class LastResort:
             await self._app(scope, receive, watching)
         except Exception as error:  # noqa: BLE001 -- the last line of defence; it is logged and answered
             where = traceback.extract_tb(error.__traceback__)[-1]
-            log.error("%s: unexpected %s at %s:%s", scope.get("path"), type(error).__name__, where.filename,  # noqa: TRY400 -- one line, not a traceback
+            log.error("%s: unexpected %s at %s:%s", shown_path(str(scope.get("path"))), type(error).__name__, where.filename,  # noqa: TRY400 -- one line, not a traceback
                       where.lineno)
             if scope["type"] == "http" and not started:
                 await respond(Request(scope), 500, INTERNAL)(scope, receive, send)

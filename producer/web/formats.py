@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import date, datetime, timedelta, timezone
 from decimal import Decimal
 
@@ -49,3 +50,15 @@ def span(seconds: float, t: Texts) -> str:
     if minutes < 120:
         return t("age.minutes", n=minutes)
     return t("age.hours", n=minutes // 60) if minutes < 2 * 1440 else t("age.days", n=minutes // 1440)
+
+
+def took(seconds: float, t: Texts) -> str:
+    """Return how long a step took, short ones in milliseconds."""
+    if seconds < 1:
+        return f"{max(0, round(seconds * 1000))} ms"
+    return f"{seconds:.1f} s" if seconds < 120 else span(seconds, t)
+
+
+def as_json(value: object) -> str:
+    """Return a value as JSON text, to be escaped like any other."""
+    return json.dumps(value, ensure_ascii=False, default=str)

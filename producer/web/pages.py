@@ -21,7 +21,8 @@ def environment() -> Environment:
     """Return the templates, with filters for times, money and Markdown."""
     made = Environment(loader=PackageLoader("producer.web"), autoescape=select_autoescape(default=True),
                        trim_blocks=True, lstrip_blocks=True, undefined=StrictUndefined)
-    made.filters |= {"moment": formats.moment, "day": formats.day, "money": formats.money, "markdown": rendered}
+    made.filters |= {"moment": formats.moment, "day": formats.day, "money": formats.money, "markdown": rendered,
+                     "tojson_plain": formats.as_json}
     made.globals |= {"static": static.address, "clock": formats.clock_time}
     return made
 
@@ -36,6 +37,7 @@ def page(request: Request, template: str, status: int = 200, *, t: Texts | None 
     html = environment().get_template(template).render(
         {"t": words, "who": getattr(request.state, "who", None), "csrf": csrf_of(request), "form_key": new_form_key,
          "path": request.url.path, "span": lambda seconds: formats.span(seconds, words),
+         "took": lambda seconds: formats.took(seconds, words),
          "said": said(request, words), **values})
     answer = HTMLResponse(html, status_code=status, headers={"content-security-policy": PAGE_POLICY})
     chosen = i18n.asked(request)

@@ -10,6 +10,7 @@ from typing import Annotated
 from fastapi import Depends, Request
 
 from producer.web.refusals import Refusals
+from producer.web.streams import Streams
 from supportpilot.config import Settings
 from supportpilot.db.pool import Database
 from supportpilot.types import Ports
@@ -23,6 +24,7 @@ class Site:
     db: Database
     ports: Ports
     clock: Callable[[], datetime]
+    streams: Streams
     refusals: Refusals = field(default_factory=Refusals)
 
 

@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, TypedDict
 
-from supportpilot.agent.courtesy import ends_with_question, is_bare_thanks
+from supportpilot.agent.courtesy import ends_with_question, is_bare_thanks, might_be_thanks
 from supportpilot.agent.handover import handover_note
 from supportpilot.agent.state import Ticket, Turn
 from supportpilot.config import Settings
@@ -20,7 +20,7 @@ from supportpilot.memory.tokens import counter_for
 from supportpilot.prompts.fencing import fence, visible
 from supportpilot.prompts.loader import prompt
 
-__all__ = ["Conversation", "Identity", "Memory", "articles", "language_of", "memory_view", "newest", "nothing_to_answer",
+__all__ = ["Conversation", "Identity", "Memory", "articles", "ends_in_silence", "language_of", "memory_view", "newest", "nothing_to_answer", "perhaps_thanks",
            "reply_language", "request", "sections", "shorten", "trailing_customer_entries"]
 
 _HEADING = re.compile(r"(?:^|(?<=[\r\x85\u2028\u2029]))(?=[\[\uff3b\u3010]\s?KB-)", re.MULTILINE | re.IGNORECASE)
@@ -90,9 +90,24 @@ def nothing_to_answer(state: Memory) -> bool:
     block = newest(state)
     if state.get("silent") or not block:
         return True
+    return _waits_for_nothing(state) and all(is_bare_thanks(turn["content"]) for turn in block)
+
+
+def perhaps_thanks(state: Memory) -> bool:
+    """Tell whether triage may say that the customer only thanks: a rule would, but for words that it does not know."""
+    return _waits_for_nothing(state) and all(
+        is_bare_thanks(turn["content"]) or might_be_thanks(turn["content"]) for turn in newest(state))
+
+
+def ends_in_silence(values: Mapping[str, Any]) -> bool:
+    """Tell of a state at its end whether no answer was due: by rule, or by triage's word where that counts."""
+    return bool((values.get("triage") or {}).get("only_thanks")) or nothing_to_answer(values)  # type: ignore[arg-type] # as stored
+
+
+def _waits_for_nothing(state: Conversation) -> bool:
+    """There was an answer, and it asked nothing."""
     said = [turn for turn in state["turns"] if turn["role"] == "agent"]
-    return bool(said) and not ends_with_question(said[-1]["content"]) and all(
-        is_bare_thanks(turn["content"]) for turn in block)
+    return bool(said) and not ends_with_question(said[-1]["content"])
 
 
 def memory_view(state: Memory, settings: Settings, ledger: str = "", recalled: Sequence[int] = ()) -> str:

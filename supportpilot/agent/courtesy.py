@@ -1,33 +1,84 @@
-"""A message that only says thanks: answering it would start a ping-pong of politeness. Pure."""
+"""A message that only says thanks or "fine": answering it would start a ping-pong of politeness. Pure.
+
+What is certain is decided here. What might be no more than that is a doubt, in which triage has the word; anything that
+asks, denies or goes on is neither.
+"""
 
 from __future__ import annotations
 
 import re
+import unicodedata
 
-MAX_CHARS = 40
+MAX_CHARS, MAX_DOUBT_CHARS = 40, 80
+TAIL_CHARS, LAST_CHARS = 400, 60
 FULL_WIDTH_QUESTION = "\uff1f"
-_THANKS = re.compile(
-    r"(?:非常|十分|多|太)?(?:谢谢|感谢|多谢|谢了|谢啦)(?:你|您|你们|您们|啦|了|哦|哈)*|thank\s*(?:you|u)|thanks|thx|ty\b",
-    re.IGNORECASE)
-_AROUND = re.compile(
-    r"好的|好|嗯+|收到|明白了?|知道了|了解了?|已?解决了|搞定了|可以了|辛苦了?|你们?|您"
-    r"|\b(?:ok|okay|great|perfect|got it|that (?:works|helped)|it works|so much|very much|a lot|again|many|all good)\b"
-    r"|[\W_]",
-    re.IGNORECASE)
+_THANKS = (
+    r"(?:非常|十分|多|太|万分)?(?:谢谢|多谢|感谢|感激|谢了|谢啦|谢过)|辛苦|麻烦(?:你|您|你们)?了"
+    r"|(?<![a-z])(?:thank\s*(?:you|u)|thanks|thanx|thx|tks|ty|cheers|(?:much )?appreciated|appreciate it)(?![a-z])")
+_FINE = (
+    r"好[的滴哒嘞呀啊了]?|嗯+|哦+|噢|收到|明白|知道|了解|懂了|行|可以|没问题了|已?经?解决|搞定|没事了"
+    r"|(?<![a-z])(?:ok(?:ay|ey)?|great|perfect|got it|understood|noted|cool|nice|fine|sure|alright|all (?:good|set)|will do"
+    r"|(?:it|that|this)(?:'s| is)? (?:works|worked|helped|helps|fixed|solved)|works|solved|fixed)(?![a-z])")
+_GLAD = "👍👌🙏😊😀😃😄😁🙂☺❤💕🎉✅💯🌹👏🤝😘🥰😍✌💪🆗🤗🫡"
+_SIGN = re.compile(rf"{_THANKS}|{_FINE}|[{_GLAD}]|\[(?:抱拳|强|ok|握手|玫瑰|爱心|赞|呲牙)\]")
+_FILLER = re.compile(
+    r"你们|您们|[你您啦了哦哈呢咯哟的都就那亲客服]|大家"
+    r"|(?<![a-z])(?:so much|very much|very|a lot|again|many|a million|for (?:your|the|all your) (?:help|reply|answer)|now|you|all|it|that|i|and)(?![a-z])")
+_GREETING = re.compile(r"[你您早午上安晚家]好|(?<![a-z])(?:hello|hi|hey)(?![a-z])")
+_GOES_ON = re.compile(
+    r"\d|但|不过|可是|然而|只是|还|另外|再|没|不|别|请|帮|想|要|怎|什么|哪|几|多少|如何|能否|可否|是否|为何|[吗么]|呢|退|投诉|报错|失败|错"
+    r"|(?<![a-z])(?:but|however|although|still|not|no|never|also|another|please|can|could|would|how|what|why|when|where|which|who"
+    r"|help me|need|want|refund|error|fail\w*|wrong|\w+n't)(?![a-z])")
+_LINK = re.compile(r"\]\([^()\s]{0,300}|https?://\S+")
+_SENTENCE = re.compile(r"[^。.!?;\n]+[。.!?;]*")
+_ASKS_FOR = re.compile(
+    r"(?:请问|请您?|麻烦您?|需要您)(?:先|再|尽快)?(?:提供|告知|告诉|确认|补充|回复|选择|说明|发)|[吗呢]\W*$"
+    r"|(?<![a-z])(?:please|could you|can you) (?:provide|tell|confirm|reply|send|share|let us know)")
+_OFFERS = re.compile(
+    r"如|若|要是|的话|后续|随时|还有.{0,10}(?:问题|疑问|需要|可以帮|能帮|帮到)|其[他它].{0,6}(?:问题|疑问|需要|帮)"
+    r"|(?<![a-z])(?:if|anything else|any (?:other|further|more) questions?|feel free|whenever|should you)(?![a-z])")
 
 
 def is_bare_thanks(text: str) -> bool:
-    """Tell whether a text is thanks and nothing else; a doubt means no."""
+    """Tell whether a text is thanks, a "fine" or a glad sign and nothing else; a doubt means no."""
     if len(text) > MAX_CHARS or _asks(text):
         return False
-    rest, count = _THANKS.subn(" ", text)
-    return count > 0 and not _AROUND.sub("", rest)
+    plain = _plain(text)
+    if _GREETING.search(plain):
+        return False
+    rest, count = _SIGN.subn(" ", plain)
+    return count > 0 and not any(_says_something(sign) for sign in _FILLER.sub(" ", rest))
+
+
+def might_be_thanks(text: str) -> bool:
+    """Tell whether a short text has a word of thanks and none that asks, denies or goes on: triage decides."""
+    if len(text) > MAX_DOUBT_CHARS or _asks(text):
+        return False
+    plain = _plain(text)
+    if _GOES_ON.search(plain) or _GREETING.search(plain) or any(
+            unicodedata.category(sign) == "So" and sign not in _GLAD for sign in plain):
+        return False
+    return bool(_SIGN.search(plain))
 
 
 def ends_with_question(text: str) -> bool:
-    """Tell whether a text asks something at its end, so that even "好的,谢谢" answers it."""
-    return _asks(text.strip()[-60:])
+    """Tell whether a text asks something at its end, so that even "好的,谢谢" answers it.
+
+    An offer ("还有其他问题吗?") waits for no answer, and the question mark of a link asks nothing.
+    """
+    tail = _LINK.sub("", _plain(text.strip()[-TAIL_CHARS:]))[-LAST_CHARS:]
+    return any(("?" in sentence or _ASKS_FOR.search(sentence)) and not _OFFERS.search(sentence)
+               for sentence in _SENTENCE.findall(tail))
 
 
 def _asks(text: str) -> bool:
     return "?" in text or FULL_WIDTH_QUESTION in text
+
+
+def _plain(text: str) -> str:
+    return unicodedata.normalize("NFKC", text).casefold()
+
+
+def _says_something(sign: str) -> bool:
+    """Punctuation, spaces, joiners and skin tones say nothing; a sign that is not among the glad ones may."""
+    return unicodedata.category(sign)[0] not in "PZCM" and unicodedata.category(sign) != "Sk" and sign not in "~^=+|"

@@ -11,11 +11,11 @@ from supportpilot.agent.state import SupportState
 
 
 def after_classify(state: SupportState) -> Literal["retrieve", "handoff", "finalize"]:
-    """Go on with what was classified; without a triage there is nothing to answer."""
+    """Go on with what was classified; without a triage, or if it sees nothing but thanks, there is nothing to answer."""
     triage = state.get("triage") or {}
     if state.get("handoff_reason") or triage.get("needs_human"):
         return "handoff"
-    return "retrieve" if triage else "finalize"
+    return "retrieve" if triage and not triage.get("only_thanks") else "finalize"
 
 
 def after_retrieve(state: SupportState) -> Literal["act", "draft", "handoff"]:

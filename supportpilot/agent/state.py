@@ -143,6 +143,7 @@ class Triage(BaseModel):
     wish: Annotated[WishName, BeforeValidator(_wish)] = Field(
         default="", description="what the customer wishes for the future, only if the newest message says so in words; else empty")
     still_unsolved: bool = Field(default=False, description="true if the customer says that the last answer did not help")
+    only_thanks: bool = Field(default=False, description="true if the customer only thanks or confirms, and asks, reports and wishes nothing")
 
 
 class Promise(BaseModel):

@@ -59,6 +59,11 @@ def lock(conn: Connection, erasure_id: str) -> Erasure | None:
     return _record(conn.execute("SELECT * FROM desk.erasures WHERE id = %s FOR UPDATE", (erasure_id,)).fetchone())
 
 
+def get(conn: Connection, erasure_id: str) -> Erasure | None:
+    """Return a request or receipt."""
+    return _record(conn.execute("SELECT * FROM desk.erasures WHERE id = %s", (erasure_id,)).fetchone())
+
+
 def finish(conn: Connection, erasure_id: str, asked_by: str, counts: Mapping[str, int]) -> Erasure:
     """Turn a request into its receipt: whom it was about is forgotten."""
     found = _record(conn.execute(

@@ -89,6 +89,12 @@ def notes(conn: Connection, ticket_id: str) -> list[Row]:
         "WHERE ticket_id = %s AND author = 'automatic' AND state = 'done' ORDER BY seq", (ticket_id,)).fetchall()
 
 
+def note_reopening(conn: Connection, message_id: str) -> None:
+    """Keep since when the ticket was resolved that this message opens again."""
+    conn.execute("UPDATE desk.inbox i SET ticket_resolved_at = t.resolved_at FROM biz.tickets t "
+                 "WHERE i.id = %s AND t.id = i.ticket_id", (message_id,))
+
+
 def restart_quiet_window(conn: Connection, ticket_id: str, quiet_seconds: float, longest_seconds: float) -> None:
     """Move `due_at` of all the ticket's pending messages: the quiet window starts anew, capped from the first.
 

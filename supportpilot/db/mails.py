@@ -74,6 +74,7 @@ class Thread:
     subject: str
     sender: str
     mailbox: str
+    recipients: tuple[str, ...] = ()
 
 
 def digest_of(raw: bytes) -> str:
@@ -227,13 +228,38 @@ def last_incoming(conn: Connection, ticket_id: str) -> Thread | None:
     """Return what an answer to the ticket's last mail has to refer to, None if nobody wrote by mail."""
     row = conn.execute(
         """
-        SELECT message_id, "references", subject, sender, mailbox FROM desk.mails
+        SELECT message_id, "references", subject, sender, mailbox, recipients FROM desk.mails
         WHERE ticket_id = %s AND state = 'filed' AND message_id IS NOT NULL ORDER BY received_at DESC, id DESC LIMIT 1
         """, (ticket_id,)).fetchone()
+    return _thread(row)
+
+
+def answered(conn: Connection, ticket_id: str, external_id: str | None) -> Thread | None:
+    """Return the same of one mail of the ticket, None if it is not there or has no id."""
+    return _thread(conn.execute(
+        """
+        SELECT message_id, "references", subject, sender, mailbox, recipients FROM desk.mails
+        WHERE external_id = %s AND ticket_id = %s AND state = 'filed' AND message_id IS NOT NULL LIMIT 1
+        """, (external_id, ticket_id)).fetchone())
+
+
+def _thread(row: Row | None) -> Thread | None:
     if row is None:
         return None
     return Thread(row["message_id"], (*reversed(row["references"]), row["message_id"]), row["subject"], row["sender"],
-                  row["mailbox"])
+                  row["mailbox"], tuple(row["recipients"]))
+
+
+def id_of_reply(conn: Connection, outbox_id: str) -> str | None:
+    """Return the Message-ID under which a reply left before, None if it did not."""
+    row = conn.execute("SELECT message_id FROM desk.mails WHERE outbox_id = %s AND direction = 'out' ORDER BY id LIMIT 1",
+                       (outbox_id,)).fetchone()
+    return None if row is None else str(row["message_id"])
+
+
+def forget_unsent(conn: Connection, outbox_id: str) -> None:
+    """Take back the note of a reply that surely did not arrive."""
+    conn.execute("DELETE FROM desk.mails WHERE outbox_id = %s AND direction = 'out'", (outbox_id,))
 
 
 def rows(conn: Connection, limit: int = 200) -> list[Row]:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 from supportpilot.db.pool import Connection, Row
 from supportpilot.types import Citation, OutboxKind
+
+NEVER = datetime.min.replace(tzinfo=UTC)
 
 
 @dataclass(frozen=True)
@@ -44,7 +46,13 @@ class OutboxRow:
     claimed_until: datetime | None
     channel: str
     conversation_id: str | None
+    link_key: str | None = None     # what the customer's link to the ticket is bound to
     sent_ids: Sequence[str] = ()    # the channel's ids of the ticket's other rows
+    unanswered: int = 0             # sends whose text left and whose answer is missing
+    waits: int = 0                  # times the channel's rate let others go first
+    created_at: datetime = NEVER
+    contact: str = ""
+    subject: str = ""
 
 
 def put(conn: Connection, entry: OutboxEntry) -> str:
@@ -54,7 +62,7 @@ def put(conn: Connection, entry: OutboxEntry) -> str:
         INSERT INTO desk.outbox (ticket_id, turn_id, idempotency_key, kind, body, citations, author, in_reply_to)
         SELECT %(ticket)s, %(turn)s, %(key)s, %(kind)s, %(body)s, %(citations)s, %(author)s,
                (SELECT external_id FROM desk.inbox i
-                WHERE i.ticket_id = %(ticket)s AND i.author = 'customer'
+                WHERE i.ticket_id = %(ticket)s AND i.author = 'customer' AND i.channel <> 'page'
                   AND i.seq <= coalesce((SELECT highest_seq FROM desk.turns WHERE turn_id = %(turn)s), i.seq)
                 ORDER BY seq DESC LIMIT 1)
         ON CONFLICT (idempotency_key) DO NOTHING
@@ -72,6 +80,19 @@ def body_of(conn: Connection, key: str) -> str | None:
     return None if row is None else str(row["body"])
 
 
+def last_said(conn: Connection, ticket_id: str) -> str:
+    """Return what the customer was told last, by the agent or a human; "" if nothing."""
+    row = conn.execute(
+        """
+        SELECT body FROM (
+            SELECT body, created_at AS at FROM desk.outbox
+            WHERE ticket_id = %(ticket)s AND kind IN ('reply', 'handoff', 'human') AND status <> 'withheld'
+            UNION ALL SELECT body, received_at FROM desk.inbox WHERE ticket_id = %(ticket)s AND author = 'human') said
+        ORDER BY at DESC LIMIT 1
+        """, {"ticket": ticket_id}).fetchone()
+    return str(row["body"]) if row else ""
+
+
 def _record(row: Row) -> OutboxRow:
     return OutboxRow(**row)
 
@@ -81,13 +102,22 @@ def lock(conn: Connection, reply_id: str) -> OutboxRow | None:
     row = conn.execute(
         """
         SELECT o.id, o.position, o.ticket_id, o.turn_id, o.idempotency_key, o.kind, o.author, o.body, o.citations,
-               o.in_reply_to, o.status, o.attempts, o.claimed_until, t.channel, t.conversation_id,
+               o.in_reply_to, o.status, o.attempts, o.claimed_until, o.unanswered, o.waits,
+               o.created_at, t.channel, t.conversation_id, t.contact, t.subject,
+               t.link_key::text AS link_key,
                ARRAY(SELECT p.provider_id FROM desk.outbox p
                      WHERE p.ticket_id = o.ticket_id AND p.id <> o.id AND p.provider_id IS NOT NULL) AS sent_ids
         FROM desk.outbox o JOIN biz.tickets t ON t.id = o.ticket_id
         WHERE o.id = %s FOR UPDATE OF o
         """, (reply_id,)).fetchone()
     return None if row is None else _record(row)
+
+
+def channel_of(conn: Connection, reply_id: str) -> str:
+    """Return the channel that a row leaves by, "" if there is no such row."""
+    row = conn.execute("SELECT t.channel FROM desk.outbox o JOIN biz.tickets t ON t.id = o.ticket_id WHERE o.id = %s",
+                       (reply_id,)).fetchone()
+    return "" if row is None else str(row["channel"])
 
 
 def ticket_of(conn: Connection, reply_id: str) -> str | None:
@@ -200,19 +230,31 @@ def still_claimed(conn: Connection, reply_id: str, claimed_until: datetime, seco
     return row is not None
 
 
+def note_text(conn: Connection, reply_id: str) -> None:
+    """Note that the text leaves now: until somebody answers, it may have arrived."""
+    conn.execute("UPDATE desk.outbox SET unanswered = unanswered + 1 WHERE id = %s", (reply_id,))
+
+
+def postpone(conn: Connection, reply_id: str, seconds: float) -> None:
+    """Let others of the channel go first."""
+    conn.execute("UPDATE desk.outbox SET next_attempt_at = clock_timestamp() + make_interval(secs => %s), "
+                 "waits = waits + 1, woken_at = NULL, wakes = 0 WHERE id = %s", (seconds, reply_id))
+
+
 def close_claim(conn: Connection, reply_id: str, claimed_until: datetime, changes: dict[str, Any]) -> bool:
     """Write a send's result if the claim is still ours.
 
-    `changes`: status, error, provider_id, retry_seconds.
+    `changes`: status, error, provider_id, retry_seconds, unanswered (None: as it is).
     """
     done = conn.execute(
         """
         UPDATE desk.outbox
         SET status = %(status)s, last_error = %(error)s, provider_id = coalesce(%(provider_id)s, provider_id),
             next_attempt_at = clock_timestamp() + make_interval(secs => %(retry_seconds)s), claimed_until = NULL,
-            sent_at = CASE WHEN %(status)s = 'accepted' THEN clock_timestamp() ELSE sent_at END
+            sent_at = CASE WHEN %(status)s = 'accepted' THEN clock_timestamp() ELSE sent_at END,
+            unanswered = coalesce(%(unanswered)s, unanswered), waits = 0
         WHERE id = %(id)s AND status = 'sending' AND claimed_until = %(until)s
-        """, {"error": None, "provider_id": None, "retry_seconds": 0.0, **changes, "id": reply_id,
+        """, {"error": None, "provider_id": None, "retry_seconds": 0.0, "unanswered": None, **changes, "id": reply_id,
               "until": claimed_until})
     return done.rowcount == 1
 
@@ -232,7 +274,7 @@ def requeue(conn: Connection, reply_id: str) -> None:
     conn.execute(
         """
         UPDATE desk.outbox SET turn_id = CASE WHEN status = 'withheld' THEN NULL ELSE turn_id END,
-               status = 'queued', attempts = 0, next_attempt_at = clock_timestamp(),
+               status = 'queued', attempts = 0, unanswered = 0, next_attempt_at = clock_timestamp(),
                claimed_until = NULL, last_error = NULL, woken_at = NULL, wakes = 0
         WHERE id = %s
         """, (reply_id,))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from decimal import Decimal, InvalidOperation
 
-from supportpilot.db import approvals, audit, inbox, tickets
+from supportpilot.db import approvals, audit, inbox, notifications, tickets
 from supportpilot.db.approvals import Approval, Decided
 from supportpilot.db.pool import Connection
 from supportpilot.desk import evidence, rules
@@ -197,7 +197,8 @@ def expire(conn: Connection, approval_id: str) -> Approval | None:
 def remind(conn: Connection, approval_id: str) -> Approval | None:
     """Note that half, or nine tenths, of an undecided approval's time is gone; None if that was noted or it is decided.
 
-    The audit row is the reminder's memory: under the row's lock it is asked again, so two at once note it once.
+    The audit row is the reminder's memory: under the row's lock it is asked again, so two at once note it once. In the
+    same transaction colleagues' notification is queued.
     """
     approval = approvals.get(conn, approval_id)
     if approval is None:
@@ -209,4 +210,5 @@ def remind(conn: Connection, approval_id: str) -> Approval | None:
         return None
     audit.record(conn, "clock", "approval.reminder", ticket_id=approval.ticket_id, subject=approval_id,
                  detail={"share": share, "expires_at": approval.expires_at})
+    notifications.put(conn, "reminder", approval.ticket_id, approval_id, f"approval:{approval_id}:reminder:{share:g}")
     return approval

@@ -6,7 +6,9 @@ Without the contact's lock two messages 200 ms apart would open two tickets; wit
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from supportpilot.db import erasures, inbox, leases, tickets
 from supportpilot.db.inbox import Known
@@ -14,6 +16,8 @@ from supportpilot.db.pool import Connection
 from supportpilot.db.tickets import TicketRow
 from supportpilot.desk import rules
 from supportpilot.types import InboundMessage
+
+Thanks: TypeAlias = Callable[[Connection, TicketRow], bool]    # asked under the ticket's lock
 
 
 class AlreadyStored(Exception):
@@ -46,11 +50,14 @@ def find_known(conn: Connection, message: InboundMessage) -> Known | None:
 
 
 def file_message(conn: Connection, message: InboundMessage, *, idle_minutes: float, debounce: tuple[float, float],
-                 ticket: TicketRow | None = None) -> Filed:
+                 ticket: TicketRow | None = None, is_thanks: Thanks = lambda _conn, _ticket: False) -> Filed:
     """Store a new message on the ticket that it joins (or on `ticket`, if the caller holds its lock).
+
+    One that `is_thanks` opens no ticket again.
 
     Raises:
         AlreadyStored: a racing delivery was first.
+        NotFound: it may join only its ticket, and that was erased meanwhile.
         WasErased: it came before, and was erased.
     """
     quiet, longest = debounce
@@ -66,7 +73,9 @@ def file_message(conn: Connection, message: InboundMessage, *, idle_minutes: flo
     if message_id is None:
         raise AlreadyStored
     inbox.restart_quiet_window(conn, ticket.id, quiet, longest)
-    status = rules.ticket_after(ticket.status, "message")
+    status = rules.ticket_after(ticket.status, "thanks" if is_thanks(conn, ticket) else "message")
+    if ticket.status == "resolved" and status == "open":
+        inbox.note_reopening(conn, message_id)
     tickets.take_message(conn, ticket.id, seq, status)
     return Filed(ticket, message_id, seq, status)
 
@@ -79,6 +88,9 @@ def choose_ticket(conn: Connection, message: InboundMessage, idle_minutes: float
     """Return the ticket that a message joins: the first rule of `ingest.md` section 3 that fits.
 
     A ticket or conversation is joined only by its own contact; anybody else gets a new, linked ticket.
+
+    Raises:
+        NotFound: the message may join only its ticket, and that was erased meanwhile.
     """
     joined = tickets.get(conn, message.joins) if message.joins else None
     if joined is not None:
@@ -87,6 +99,8 @@ def choose_ticket(conn: Connection, message: InboundMessage, idle_minutes: float
         named = tickets.get(conn, message.ticket_id)
         if named is not None and named.contact == message.contact:
             return named
+        if message.ticket_only:
+            raise erasures.absent(conn, message.ticket_id)
         return _open(conn, message, linked_to=message.ticket_id[:64])
     if message.conversation_id:
         found = tickets.of_conversation(conn, message.channel, message.conversation_id, message.contact)

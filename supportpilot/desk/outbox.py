@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
-from supportpilot.db import outbox, tickets
+from supportpilot.db import mails, outbox, rates, tickets
 from supportpilot.db.outbox import OutboxRow
 from supportpilot.db.pool import Connection
 from supportpilot.desk import rules
@@ -33,15 +33,18 @@ class Skipped:
 
 @dataclass(frozen=True)
 class SendResult:
-    """What a channel says: `event` is accept, retry, lose (may have arrived) or give_up."""
+    """What a channel says: `event` is accept, retry, lose (may have arrived), give_up or withhold."""
 
     event: str
     error: str | None = None
     provider_id: str | None = None
 
 
-def claim(conn: Connection, reply_id: str, seconds: float) -> Claimed | Skipped:
-    """Claim a row for `seconds`, if it is due, the ticket's oldest unsent one and not withheld."""
+def claim(conn: Connection, reply_id: str, seconds: float, per_minute: int = 0) -> Claimed | Skipped:
+    """Claim a row for `seconds`, if it is due, the ticket's oldest unsent one and not withheld.
+
+    per_minute: how many the channel lets out in a minute; a row that is one too many waits. 0: no limit.
+    """
     ticket_id = outbox.ticket_of(conn, reply_id)
     if ticket_id is None:
         return Skipped("no such row")
@@ -54,7 +57,7 @@ def claim(conn: Connection, reply_id: str, seconds: float) -> Claimed | Skipped:
         return Skipped("an earlier row of the ticket goes first", earlier)
     if not outbox.is_due(conn, reply_id):
         return Skipped("not due, or being sent by somebody")
-    if row.status == "sending" and row.attempts >= rules.DELIVERY_MAX_ATTEMPTS:
+    if row.status == "sending" and row.attempts >= rules.patience(row.channel).attempts:
         outbox.set_status(conn, reply_id, "failed", "every attempt ended with its deliverer")
         return Skipped("given up", outbox.next_unsent(conn, ticket_id))
     if row.status == "sending":
@@ -62,6 +65,10 @@ def claim(conn: Connection, reply_id: str, seconds: float) -> Claimed | Skipped:
     if row.kind in rules.WITHHELD_KINDS and outbox.taken_over(conn, reply_id):
         outbox.set_status(conn, reply_id, "withheld")
         return Skipped("a human has the ticket; kept as a note", outbox.next_unsent(conn, ticket_id))
+    wait = rates.take(conn, row.channel, per_minute, waited=row.waits > 0) if per_minute else 0.0
+    if wait:
+        outbox.postpone(conn, reply_id, wait)
+        return Skipped(f"the channel's rate: waits {wait:.0f} s")
     until = outbox.claim(conn, reply_id, seconds)
     return Claimed(row, until)
 
@@ -80,13 +87,18 @@ def close(conn: Connection, claimed: Claimed, result: SendResult) -> str:
     """Write what came of a send and return the row's new status."""
     attempts = claimed.row.attempts + 1
     event = result.event
-    if event in {"retry", "lose"} and attempts >= rules.DELIVERY_MAX_ATTEMPTS:
+    if event in {"retry", "lose"} and attempts >= rules.patience(claimed.row.channel).attempts:
         event = "give_up"
+    if event == "retry" and claimed.row.unanswered:
+        event = "lose"      # this attempt certainly did not arrive, an earlier one may have
     status = rules.OUTBOX["sending"][event]
-    wait = rules.backoff_seconds(attempts) if status in {"queued", "unknown"} else 0.0
+    wait = rules.delivery_wait(claimed.row.channel, attempts) if status in {"queued", "unknown"} else 0.0
     written = outbox.close_claim(conn, claimed.row.id, claimed.until,
                                  {"status": status, "error": result.error, "provider_id": result.provider_id,
-                                  "retry_seconds": wait})
+                                  "retry_seconds": wait,
+                                  "unanswered": None if result.event == "lose" else claimed.row.unanswered})
+    if written and result.event in {"retry", "give_up"} and not claimed.row.unanswered:
+        mails.forget_unsent(conn, claimed.row.id)
     return status if written else "claimed by somebody else"
 
 

@@ -3,25 +3,26 @@
 from __future__ import annotations
 
 import unicodedata
+from dataclasses import dataclass
 from typing import Literal
 
 from supportpilot.errors import Refused
 
 TicketStatus = Literal["open", "answered", "waiting_approval", "escalated", "resolved"]
-TicketEvent = Literal["message", "answer", "silence", "park", "escalate", "release", "resolve"]
+TicketEvent = Literal["message", "thanks", "answer", "silence", "park", "escalate", "release", "resolve"]
 
 # What a message, a finished turn or a person makes of a ticket. An escalated ticket is a human's: a turn that
 # was begun before is finished, but only `release` and `resolve` take it out of the human's hands.
 TICKET: dict[str, dict[str, str]] = {
-    "open": {"message": "open", "answer": "answered", "silence": "answered", "park": "waiting_approval",
+    "open": {"message": "open", "thanks": "open", "answer": "answered", "silence": "answered", "park": "waiting_approval",
              "escalate": "escalated", "resolve": "resolved"},
-    "answered": {"message": "open", "answer": "answered", "silence": "answered", "park": "waiting_approval",
+    "answered": {"message": "open", "thanks": "answered", "answer": "answered", "silence": "answered", "park": "waiting_approval",
                  "escalate": "escalated", "resolve": "resolved"},
-    "waiting_approval": {"message": "waiting_approval", "answer": "answered", "silence": "answered",
+    "waiting_approval": {"message": "waiting_approval", "thanks": "waiting_approval", "answer": "answered", "silence": "answered",
                          "park": "waiting_approval", "escalate": "escalated"},
-    "escalated": {"message": "escalated", "answer": "escalated", "silence": "escalated", "park": "escalated",
+    "escalated": {"message": "escalated", "thanks": "escalated", "answer": "escalated", "silence": "escalated", "park": "escalated",
                   "escalate": "escalated", "release": "open", "resolve": "resolved"},
-    "resolved": {"message": "open", "answer": "answered", "silence": "resolved", "park": "waiting_approval",
+    "resolved": {"message": "open", "thanks": "resolved", "answer": "answered", "silence": "resolved", "park": "waiting_approval",
                  "escalate": "escalated", "resolve": "resolved"},
 }
 
@@ -39,11 +40,21 @@ OUTBOX: dict[str, dict[str, str]] = {
     "accepted": {},
 }
 
+@dataclass(frozen=True)
+class Patience:
+    """How long a channel's reply is tried: so many attempts, with waits that double from `first` to `longest` seconds."""
+
+    attempts: int
+    first: float
+    longest: float
+
+
 REMIND_AT = (0.5, 0.9)                                    # shares of an approval's time
 WITHHELD_KINDS = frozenset({"reply", "notice", "ack"})   # handoff and human rows are always sent
 DELIVERY_MAX_ATTEMPTS = 12                                # with the waits below: a little over an hour
 BACKOFF_FIRST_SECONDS = 5.0
 BACKOFF_LONGEST_SECONDS = 900.0
+PATIENCE = {"email": Patience(79, 30.0, 3600.0)}          # 72 hours: mail servers put off strangers, and go away for a night
 SETBACK_LONGEST_SECONDS = 60.0
 
 _REFUSALS = {
@@ -86,6 +97,18 @@ def backoff_seconds(attempts: int) -> float:
     """Return the wait before the next attempt, doubling from 5 s to 15 min; `attempts` is how many were made."""
     doubled: float = BACKOFF_FIRST_SECONDS * 2 ** max(0, min(attempts, 20) - 1)
     return min(doubled, BACKOFF_LONGEST_SECONDS)
+
+
+def patience(channel: str) -> Patience:
+    """Return how long a channel's reply is tried."""
+    return PATIENCE.get(channel) or Patience(DELIVERY_MAX_ATTEMPTS, BACKOFF_FIRST_SECONDS, BACKOFF_LONGEST_SECONDS)
+
+
+def delivery_wait(channel: str, attempts: int) -> float:
+    """Return the wait before a reply's next attempt; `attempts` is how many were made."""
+    how = patience(channel)
+    doubled: float = how.first * 2 ** max(0, min(attempts, 20) - 1)
+    return min(doubled, how.longest)
 
 
 def setback_seconds(setbacks: int) -> float:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from supportpilot.db import tickets
+from supportpilot.db import notifications, tickets
 from supportpilot.db.pool import Connection
 from supportpilot.db.tickets import TicketRow
 from supportpilot.desk import rules
@@ -27,3 +27,4 @@ def hand_up(conn: Connection, ticket_id: str, status: str, reason: str) -> None:
     """Give a locked ticket to the humans without one having asked for it."""
     tickets.set_status(conn, ticket_id, rules.ticket_after(status, "escalate"))
     tickets.set_handoff_reason(conn, ticket_id, reason)
+    notifications.put_handoff(conn, ticket_id)

@@ -14,7 +14,19 @@ from decimal import Decimal
 from typing import Any, TypeAlias
 
 from supportpilot.config import Settings
-from supportpilot.db import approvals, audit, commitments, erasures, inbox, leases, llm_calls, outbox, tickets, turns
+from supportpilot.db import (
+    approvals,
+    audit,
+    commitments,
+    erasures,
+    inbox,
+    leases,
+    llm_calls,
+    notifications,
+    outbox,
+    tickets,
+    turns,
+)
 from supportpilot.db.approvals import Asked
 from supportpilot.db.outbox import OutboxEntry
 from supportpilot.db.pool import Connection
@@ -136,6 +148,7 @@ def park(conn: Connection, work: Work, settings: Settings, interrupt_id: str, pa
     inbox.set_state(conn, work.turn.message_ids, "done")
     leases.free(conn, work.ticket_id)
     audit.record(conn, "agent", "approval.requested", ticket_id=work.ticket_id, subject=approval.id)
+    notifications.put(conn, "approval", work.ticket_id, approval.id, f"approval:{approval.id}:asked")
     return approval.id
 
 
@@ -155,8 +168,11 @@ def release(conn: Connection, work: Work, settings: Settings, outcome: str, entr
     inbox.set_state(conn, [m for m in turn.message_ids if m in entry_ids], "done")
     turns.finish(conn, turn.turn_id, "done", outcome)
     approvals.mark_applied(conn, turn.turn_id)
-    status = _status_after_turn(ticket.status, turn, outcome, answered=_has_reply(conn, turn))
+    answered = _has_reply(conn, turn)
+    status = _status_after_turn(ticket.status, turn, outcome, answered=answered)
     tickets.set_status(conn, work.ticket_id, status)
+    if status == "answered" and not answered:       # thanks that only triage knew for such
+        tickets.close_again(conn, work.ticket_id, turn.message_ids)
     return _go_on(conn, work, settings)
 
 
@@ -242,6 +258,7 @@ def give_up(conn: Connection, turn: TurnRow, reason: str, notice: Notice) -> str
     approvals.withdraw(conn, turn.ticket_id)
     tickets.set_status(conn, turn.ticket_id, rules.ticket_after(ticket.status, "escalate"))
     tickets.set_handoff_reason(conn, turn.ticket_id, f"given up: {reason[:300]}")
+    notifications.put_handoff(conn, turn.ticket_id, f"turn:{turn.turn_id}")
     if not turn.silent:
         text = notice(conn, turn.ticket_id)
         commitments.put_reply(conn, OutboxEntry(turn.ticket_id, turn.turn_id, reply_key(turn.turn_id), "handoff", text),

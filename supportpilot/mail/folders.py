@@ -8,7 +8,7 @@ from urllib.parse import unquote, urlsplit
 from supportpilot.errors import Misconfigured
 
 PORTS = {"imaps": 993, "imap": 143, "imap+insecure": 143}
-FORM = "must be addresses such as imaps://user:password@host:993/INBOX, separated by spaces"
+FORM = "must be such as imaps://user:password@host:993/INBOX, percent-encoded"
 
 
 @dataclass(frozen=True)
@@ -24,13 +24,13 @@ class Folder:
     password: str = field(repr=False)
 
 
-def read_folders(urls: str | None) -> list[Folder]:
-    """Return the folders of IMAP_URLS.
+def read_folders(urls: str | None, setting: str = "IMAP_URLS") -> list[Folder]:
+    """Return the folders of a setting.
 
     Raises:
         Misconfigured: one is no such address; the text shows none of it.
     """
-    return [_folder(url) for url in (urls or "").split()]
+    return [_folder(url, setting) for url in (urls or "").split()]
 
 
 def find_folder(urls: str | None, folder_id: str) -> Folder:
@@ -45,14 +45,14 @@ def find_folder(urls: str | None, folder_id: str) -> Folder:
     return found
 
 
-def _folder(url: str) -> Folder:
+def _folder(url: str, setting: str) -> Folder:
     try:
         parts = urlsplit(url)
         port = parts.port or PORTS[parts.scheme]
     except (ValueError, KeyError):
-        raise Misconfigured(f"IMAP_URLS: {FORM}") from None
+        raise Misconfigured(f"{setting}: {FORM}") from None
     user, name = unquote(parts.username or ""), unquote(parts.path.strip("/")) or "INBOX"
     if not (parts.hostname and user and parts.password):
-        raise Misconfigured(f"IMAP_URLS: {FORM}")
+        raise Misconfigured(f"{setting}: {FORM}")
     return Folder(f"{user}/{parts.hostname}/{name}", parts.scheme, parts.hostname, port, user, name,
                   unquote(parts.password))

@@ -39,6 +39,7 @@ DELETED = (
     Deleted("desk.approvals", "ticket_id", "ticket"),
     Deleted("desk.turns", "ticket_id", "ticket"),
     Deleted("desk.outbox", "ticket_id", "ticket"),
+    Deleted("desk.notifications", "ticket_id", "ticket"),
     Deleted("desk.summaries", "ticket_id", "ticket"),
     Deleted("desk.summary_notes", "ticket_id", "ticket"),
     Deleted("desk.llm_calls", "ticket_id", "thread"),
@@ -76,8 +77,9 @@ OWN = {
 # No row of these is about a customer.
 UNRELATED = {
     "desk.channel_counts": "how often a door turned something away", "desk.channel_cursors": "how far a helpdesk was asked",
-    "desk.mailboxes": "how far a mailbox was read",
+    "desk.mailboxes": "how far a mailbox was read", "desk.delivery_rates": "how fast a channel is written to",
     "kb.articles": "help centre", "kb.chunks": "help centre", "kb.embeddings": "help centre",
+    "desk.notify_key": "signs links to colleagues",
     "desk.approvers": "staff", "desk.sessions": "staff", "desk.form_keys": "hashes of sent forms",
     "desk.demo_data": "mark of `seed`", "public.checkpoint_migrations": "schema version of the saver",
     "public._yoyo_log": "migrations", "public._yoyo_migration": "migrations", "public._yoyo_version": "migrations",

@@ -12,13 +12,17 @@ import httpx
 
 from supportpilot.channels.registry import SENDERS
 from supportpilot.config import Settings
-from supportpilot.db import leases
+from supportpilot.db import audit, leases, outbox, tickets
 from supportpilot.db.outbox import OutboxRow
-from supportpilot.db.pool import Database
+from supportpilot.db.pool import Connection, Database
+from supportpilot.db.tickets import TicketRow
 from supportpilot.desk import outbox as desk
+from supportpilot.desk.links import page_url
 from supportpilot.desk.outbox import Claimed, SendResult, Skipped
 from supportpilot.desk.signing import sign
+from supportpilot.desk.takeover import hand_up
 from supportpilot.errors import Misconfigured
+from supportpilot.service import delivery_mail
 from supportpilot.types import Ports
 
 log = logging.getLogger(__name__)
@@ -38,18 +42,36 @@ def deliver(db: Database, settings: Settings, ports: Ports, reply_id: str, send:
         Unavailable: the database is away; the claim runs out and the row becomes `unknown`.
     """
     with db.transaction() as conn:
-        claimed = desk.claim(conn, reply_id, settings.reply_timeout_seconds + CLAIM_MARGIN_SECONDS)
+        channel = outbox.channel_of(conn, reply_id)
+        seconds, claim_seconds = _times(settings, channel)
+        claimed = desk.claim(conn, reply_id, claim_seconds, settings.rate_of(channel))
     if isinstance(claimed, Skipped):
         if claimed.next_id and claimed.next_id != reply_id:
             ports.schedule_delivery(claimed.next_id)
         return claimed.why
     with db.transaction() as conn:
-        allowed = desk.may_still_send(conn, claimed, settings.reply_timeout_seconds)
+        allowed = desk.may_still_send(conn, claimed, seconds)
         now = int(leases.clock(conn).timestamp())
     if not allowed:
         _wake_next(db, ports, claimed)
         return "claim lost, or a human has the ticket"
-    return _close(db, ports, claimed, _sent(send or sender_of(claimed.row.channel), settings, claimed.row, now))
+    return _close(db, ports, claimed, _sent(send or _sender_of(db, settings, claimed), settings, claimed.row, now))
+
+
+def _times(settings: Settings, channel: str) -> tuple[float, float]:
+    """Return the seconds that a send may take from its last check on, and those of the claim.
+
+    A mail's last check stands between the envelope and the text.
+    """
+    if channel == delivery_mail.CHANNEL:
+        return settings.smtp_timeout_seconds, 2 * settings.smtp_timeout_seconds + CLAIM_MARGIN_SECONDS
+    return settings.reply_timeout_seconds, settings.reply_timeout_seconds + CLAIM_MARGIN_SECONDS
+
+
+def _sender_of(db: Database, settings: Settings, claimed: Claimed) -> Sender:
+    if claimed.row.channel == delivery_mail.CHANNEL and settings.smtp_url:
+        return lambda _settings, _row, _now: delivery_mail.send(db, settings, claimed)
+    return sender_of(claimed.row.channel)
 
 
 def _sent(send: Sender, settings: Settings, row: OutboxRow, now: int) -> SendResult:
@@ -63,12 +85,23 @@ def _sent(send: Sender, settings: Settings, row: OutboxRow, now: int) -> SendRes
 
 def _close(db: Database, ports: Ports, claimed: Claimed, result: SendResult) -> str:
     with db.transaction() as conn:
+        ticket = None if result.event == "accept" else tickets.lock(conn, claimed.row.ticket_id)
         status = desk.close(conn, claimed, result)
+        if status == "failed" and ticket is not None:
+            _hand_up(conn, claimed, ticket, result)
     if status == "failed":
         log.error("reply %s of ticket %s failed for good: %s", claimed.row.id, claimed.row.ticket_id, result.error)
-    if status in {"accepted", "failed"}:
+    if status in {"accepted", "failed", "withheld"}:
         _wake_next(db, ports, claimed)
     return status if result.error is None else f"{status}: {result.error}"
+
+
+def _hand_up(conn: Connection, claimed: Claimed, ticket: TicketRow, result: SendResult) -> None:
+    """Give the ticket to a human when its customer cannot be answered."""
+    row = claimed.row
+    audit.record(conn, "delivery", "reply.failed", ticket_id=row.ticket_id, subject=row.id)
+    if row.kind == "reply" and ticket.status != "escalated":
+        hand_up(conn, row.ticket_id, ticket.status, f"reply {row.id} could not be sent: {result.error}"[:LONGEST_ERROR])
 
 
 def _wake_next(db: Database, ports: Ports, claimed: Claimed) -> None:
@@ -95,7 +128,7 @@ def send_callback(settings: Settings, row: OutboxRow, now: int) -> SendResult:
     """
     if not settings.reply_callback_url:
         return keep(settings, row, now)
-    body = json.dumps(callback_body(row), ensure_ascii=False).encode()
+    body = json.dumps(callback_body(settings, row), ensure_ascii=False).encode()
     try:
         headers = _headers(settings, row, now, body)
     except Misconfigured as error:
@@ -128,11 +161,14 @@ def _headers(settings: Settings, row: OutboxRow, now: int, body: bytes) -> dict[
     return headers
 
 
-def callback_body(row: OutboxRow) -> dict[str, Any]:
-    """Return the JSON object of a callback; `in_reply_to` is the sender's own id of the message."""
+def callback_body(settings: Settings, row: OutboxRow) -> dict[str, Any]:
+    """Return the JSON object of a callback.
+
+    `in_reply_to` is the sender's own id of the message, `page` the customer's own page (null where pages are off).
+    """
     answered = row.in_reply_to.removeprefix(f"{row.channel}:") if row.in_reply_to else None
     return {"ticket_id": row.ticket_id, "conversation_id": row.conversation_id, "in_reply_to": answered,
-            "kind": row.kind, "body": row.body, "citations": row.citations}
+            "kind": row.kind, "body": row.body, "citations": row.citations, "page": page_url(settings, row.ticket_id, row.link_key)}
 
 
 def _judge(answer: httpx.Response) -> SendResult:

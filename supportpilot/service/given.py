@@ -39,7 +39,7 @@ def _taken_back(conn: Connection, work: Work, values: dict[str, Any]) -> Support
     left = values.get("turn_id")
     if left not in turns.replaced_before(conn, work.turn.turn_id):
         return {}
-    return {"unsolved": values.get("unsolved_before", 0), "tool_log": [{"forget_turn": left}]}
+    return {"unsolved": values.get("unsolved_before", values.get("unsolved", 0)), "tool_log": [{"forget_turn": left}]}
 
 
 def unanswered(messages: list[StoredMessage]) -> list[str]:

@@ -136,6 +136,7 @@ def harmless(deps: Deps, db: Database) -> Deps:
     """Return ports that read but change nothing: what would be an effect returns its text, tools run read-only."""
     return replace(
         deps, call_tool=_reading(db, call_tool), profile_for=_profile(db), check_lease=lambda _token: None,
+        overtaken=lambda _turn_id: False,
         escalate=lambda _ticket_id, _reason, reply: reply,
         finish_ticket=lambda _ticket_id, _category, _kb_id, reply, _noted: reply,
         decide_refund=_never)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
+from supportpilot.agent.courtesy import ends_with_question, is_bare_thanks
 from supportpilot.config import Settings
 from supportpilot.db import approvals, audit, commitments, erasures, outbox, quarantine, tickets
 from supportpilot.db.inbox import Known
@@ -33,7 +34,7 @@ def receive(db: Database, settings: Settings, ports: Ports, message: InboundMess
     then the ticket is theirs. `quarantine_id`: the row that it was read from, marked in the same transaction.
 
     Raises:
-        NotFound: that row was erased meanwhile.
+        NotFound: that row, or the only ticket that the message may join, was erased meanwhile.
         Unavailable: the database is away; nothing is stored, the sender should try again.
     """
     debounce = settings.debounce(message.channel)
@@ -43,7 +44,7 @@ def receive(db: Database, settings: Settings, ports: Ports, message: InboundMess
             if known is not None:
                 return _again(conn, message, known)
             filed = mailbox.file_message(conn, message, idle_minutes=settings.conversation_idle_minutes,
-                                         debounce=debounce)
+                                         debounce=debounce, is_thanks=_thanks_of(message))
             if quarantine_id is not None:
                 _accept(conn, quarantine_id, filed.message_id)
             if not _goes_to_a_human(conn, settings, filed, message, held_by):
@@ -59,6 +60,16 @@ def receive(db: Database, settings: Settings, ports: Ports, message: InboundMess
         ports.schedule_delivery(reply_id)
     log.info("message stored ticket=%s message=%s seq=%d", filed.ticket.id, filed.message_id, filed.seq)
     return Received(filed.ticket.id, filed.message_id, duplicate=False, wait_seconds=wait)
+
+
+def _thanks_of(message: InboundMessage) -> mailbox.Thanks:
+    """Whether a message only acknowledges what the customer was told last, if that asked nothing."""
+    def is_thanks(conn: Connection, ticket: TicketRow) -> bool:
+        if message.author != "customer" or ticket.status not in {"answered", "resolved"} or not is_bare_thanks(message.body):
+            return False
+        said = outbox.last_said(conn, ticket.id)
+        return bool(said) and not ends_with_question(said)
+    return is_thanks
 
 
 def _accept(conn: Connection, quarantine_id: str, message_id: str) -> None:
@@ -121,7 +132,7 @@ def _reached(conn: Connection, settings: Settings, ticket_id: str) -> str | None
 
 def _acknowledge_while_waiting(conn: Connection, filed: Filed, message: InboundMessage) -> None:
     """Tell the customer once that the message is kept until the refund is decided."""
-    if filed.status != "waiting_approval" or message.author != "customer":
+    if filed.status != "waiting_approval" or message.author != "customer" or is_bare_thanks(message.body):
         return
     approval = approvals.pending_of_ticket(conn, filed.ticket.id)
     if approval is not None:

@@ -104,7 +104,7 @@ def _problem(row: Row) -> str | None:
 def views(settings: Settings, row: Row | None = None) -> Views:
     """Return who we are, for the parser."""
     return Views(
-        addresses=frozenset(settings.mail_addresses.lower().split()), secret=settings.mail_secret,
+        addresses=settings.own_addresses, secret=settings.mail_secret,
         authserv_id=settings.mail_authserv_id, trust_senders=settings.mail_trust_senders,
         limits=Limits(settings.mail_max_attachments, settings.mail_max_attachment_bytes),
         envelope_to=row["envelope_to"] if row else "", envelope_from=row["envelope_from"] if row else None)

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-import imap_tools
 from imap_tools.errors import ImapToolsError
 
+from supportpilot.channels.imap import opened
 from supportpilot.config import Settings
 from supportpilot.db import mailboxes
 from supportpilot.db.mailboxes import Cursor
@@ -35,8 +35,6 @@ HEAD_BYTES = 65_536         # what is taken of a mail that is too large
 CLAIM_MARGIN_SECONDS = 5.0
 _SIZE = re.compile(rb"RFC822\.SIZE (\d+)")
 _UID = re.compile(rb"UID (\d+)")
-# 163 and 126 refuse SELECT to a client that has not said its name.
-CLIENT_ID = '("name" "SupportPilot" "version" "1" "vendor" "SupportPilot")'
 
 
 @dataclass(frozen=True)
@@ -83,7 +81,7 @@ def poll(db: Database, settings: Settings, ports: Ports, folder: Folder) -> Poll
             return Polled(folder.id, busy=True)
     error: str | None = "broke off"
     try:
-        with _translated(folder), _opened(folder, settings.imap_timeout_seconds) as box:
+        with _translated(folder), opened(folder, settings.imap_timeout_seconds) as box:
             found = _read(db, settings, ports, folder, box)
         error = None
     except SupportPilotError as failed:
@@ -107,35 +105,6 @@ def _translated(folder: Folder) -> Iterator[None]:
     except (imaplib.IMAP4.error, ImapToolsError, OSError) as error:
         said = " ".join(str(error).split())[:200].replace(folder.password, "***")
         raise Unavailable(f"mailbox {folder.id}: {type(error).__name__}: {said}") from None
-
-
-@contextmanager
-def _opened(folder: Folder, seconds: float) -> Iterator[Any]:
-    kinds = {"imaps": imap_tools.MailBox, "imap": imap_tools.MailBoxStartTls, "imap+insecure": imap_tools.MailBoxUnencrypted}
-    box = kinds[folder.security](folder.host, folder.port, timeout=seconds)
-    try:
-        if folder.user.isascii() and folder.password.isascii():
-            box.login(folder.user, folder.password, initial_folder=None)
-        else:
-            box.login_utf8(folder.user, folder.password, initial_folder=None)
-        _say_name(box.client)
-        yield box
-    finally:
-        try:
-            box.logout()
-        except (imaplib.IMAP4.error, ImapToolsError, OSError):
-            log.debug("mailbox %s: no goodbye", folder.id)
-
-
-def _say_name(client: imaplib.IMAP4) -> None:
-    """Send ID after the login, whether the server lists it or not: 163 lists it only then."""
-    imaplib.Commands.setdefault("ID", ("AUTH", "SELECTED"))
-    try:
-        client._simple_command("ID", CLIENT_ID)  # imaplib has no other way
-    except imaplib.IMAP4.abort:
-        raise
-    except imaplib.IMAP4.error:
-        log.debug("this server does not know ID")
 
 
 def _read(db: Database, settings: Settings, ports: Ports, folder: Folder, box: Any) -> Polled:  # noqa: ANN401 -- a union of four classes

@@ -15,7 +15,7 @@ from langgraph.errors import GraphDrained
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.types import Command, Interrupt, StateSnapshot
 
-from supportpilot.agent.context import nothing_to_answer
+from supportpilot.agent.context import ends_in_silence
 from supportpilot.agent.deps import Deps
 from supportpilot.agent.plain import plain
 from supportpilot.agent.state import SupportState, Turn
@@ -233,7 +233,7 @@ def _landed(rt: Runtime, work: Work, values: dict[str, Any]) -> Finished:
         answered = outbox.body_of(conn, desk.reply_key(work.turn.turn_id)) is not None
     if decided is not None and (values.get("approval") or {}).get("approval_id") != decided.id:
         raise Permanent(f"the decision on {decided.id} ({decided.status}) did not reach the conversation: carry it out by hand")
-    if not values.get("outcome") or not (answered or nothing_to_answer(values)):  # type: ignore[arg-type] # as stored
+    if not values.get("outcome") or not (answered or ends_in_silence(values)):
         raise Permanent("the conversation ended before there was an answer: a step of it is not there any more")
     return Finished(values)
 

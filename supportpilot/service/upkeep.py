@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 
 from supportpilot.config import Settings
-from supportpilot.db import audit, erasures, events, leases, tickets
+from supportpilot.db import audit, erasures, events, leases, notifications, tickets
 from supportpilot.db.pool import Database
 from supportpilot.desk import sweep as desk
 from supportpilot.service.live import KEEP_SECONDS
@@ -17,10 +17,12 @@ SETTLE_BATCH = 500
 
 
 def sweep(db: Database, ports: Ports, settings: Settings) -> dict[str, int]:
-    """Publish wake-ups for due messages, turns, replies and mails; return how many of each ({} if another sweep runs)."""
+    """Publish wake-ups for due messages, turns, replies, mails and notices; return how many of each ({} if another sweep runs)."""
     with db.transaction() as conn:
         if not leases.sweep_alone(conn):
             return {}
+        if not settings.notify_targets():
+            notifications.drop_all(conn, "NOTIFY_URLS is not set")
         due = desk.find_due(conn, settings.sweep_seconds)
         events.drop_old(conn, KEEP_SECONDS)
         erasures.forget_old(conn, settings.erased_ids_days)
@@ -32,12 +34,15 @@ def sweep(db: Database, ports: Ports, settings: Settings) -> dict[str, int]:
         ports.schedule_delivery(reply_id)
     for erasure_id in due.erasures:
         ports.schedule_erase(erasure_id)
+    for about, subject_id in due.notices:
+        ports.schedule_notify(about, subject_id)
     for mail_id in due.mails:
         ports.schedule_mail(mail_id)
     counts = {"messages": len(due.messages), "resumes": len(due.resumes), "replies": len(due.replies),
-              "erasures": len(due.erasures), "mails": len(due.mails)}
+              "erasures": len(due.erasures), "mails": len(due.mails), "notices": len(due.notices)}
     if any(counts.values()):
-        log.info("swept messages=%(messages)d resumes=%(resumes)d replies=%(replies)d erasures=%(erasures)d mails=%(mails)d", counts)
+        log.info("swept messages=%(messages)d resumes=%(resumes)d replies=%(replies)d erasures=%(erasures)d mails=%(mails)d "
+                 "notices=%(notices)d", counts)
     return counts
 
 

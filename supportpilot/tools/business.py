@@ -14,7 +14,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 
-from supportpilot.db import business, leases, outbox, tickets, turns
+from supportpilot.db import business, leases, notifications, outbox, tickets, turns
 from supportpilot.db.commitments import put_reply
 from supportpilot.db.pool import Connection, Row
 from supportpilot.errors import NotFound, Overtaken
@@ -202,6 +202,8 @@ def escalate_to_human(conn: Connection, ticket_id: str, reason: str, reply: str)
         _not_overtaken(conn)
         if not business.mark_escalated(conn, ticket_id, reason):
             raise NotFound(f"no ticket {ticket_id}")
+        turn_id = _turn_id()
+        notifications.put_handoff(conn, ticket_id, f"turn:{turn_id}" if turn_id else None)
         return _put(conn, ticket_id, "handoff", reply, fixed_promises(reply))
 
 

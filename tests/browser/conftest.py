@@ -16,16 +16,16 @@ DESK = {"width": 1280, "height": 900}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The tests of this folder share one browser, so they run in one process."""
+    """One browser at a time on a small machine."""
     for item in items:
         if item.path.is_relative_to(Path(__file__).parent):
             item.add_marker(pytest.mark.browser)
             item.add_marker(pytest.mark.xdist_group("browser"))
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture
 def chromium() -> Iterator[Any]:
-    """The browser, one for all tests; each test has contexts of its own."""
+    """A browser. Not one for all tests: while it lives, nothing else in this process can run an event loop."""
     api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
     program = os.environ.get("CHROMIUM") or shutil.which("chromium")
     if program is None:

@@ -132,6 +132,8 @@ def test_on_a_phone_nothing_is_wider_than_the_screen(open_page: Any, office: Off
     page = open_page(staff(logged_in=False), viewport=PHONE, color_scheme=scheme)
     for path in ("/", "/approvals", PATH):
         page.goto(path)
-        assert page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"], path
+        wide = page.evaluate("[...document.querySelectorAll('body *')].filter(e => e.getBoundingClientRect().right > innerWidth + 1)"
+                             ".map(e => e.outerHTML.slice(0, 120))")
+        assert page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"], (path, wide)
         small = page.evaluate("[...document.querySelectorAll('button, summary, input:not([type=hidden])')].filter(e => e.offsetParent && e.offsetHeight < 36).map(e => e.outerHTML)")
         assert small == []

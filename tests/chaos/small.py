@@ -30,7 +30,7 @@ class SmallRun:
 
     def deliver(self) -> None:
         def send(_settings: Any, row: Any, _now: int) -> SendResult:
-            body = callback_body(row)
+            body = callback_body(self.office.settings, row)
             self.receipts.append(Receipt(row.idempotency_key, body["ticket_id"], body["body"]))
             return SendResult("accept")
         while self.office.wakeups.replies:

@@ -176,6 +176,73 @@ def test_a_message_after_the_refund_was_asked_for_is_held_and_the_decision_carri
     assert len(office.rows("SELECT 1 FROM biz.refunds")) == 1
 
 
+def test_a_turn_killed_after_its_reply_row_is_not_replaced_by_what_comes_before_its_recovery(db: Database) -> None:
+    dying = Office(db)
+    real, got = dying.deps.finish_ticket, dying.write(FIRST)
+
+    def finish_and_die(*args: Any, **more: Any) -> str:
+        real(*args, **more)
+        raise KeyboardInterrupt
+
+    dying.deps.finish_ticket = finish_and_die
+    with pytest.raises(KeyboardInterrupt):
+        dying.work(got.ticket_id)
+    first = dying.outbox(got.ticket_id)
+    dying.write(SECOND, ticket_id=got.ticket_id)
+    db_expire(dying)
+    second = Office(db, FakeLLM(TRIAGE, [], "第二个答复 [KB-bank-001]"))
+    assert second.work(got.ticket_id) == "resolved; resolved"
+    assert turns_of(second, got.ticket_id) == ["done", "done"]
+    assert second.roles(got.ticket_id) == ["customer", "agent", "customer", "agent"]
+    assert second.outbox(got.ticket_id)[0] == first[0]
+
+
+def test_a_decision_is_carried_out_though_the_customer_writes_and_was_told_nothing_yet(db: Database) -> None:
+    office = Office(db, ScriptedLLM(), approval_notice=False)
+    give_paid_invoice(office)
+    got = office.write(WISH)
+    office.work(got.ticket_id)
+    asked = office.one("SELECT id FROM desk.approvals")["id"]
+    approval.decide(db, office.ports, asked, Verdict(approved=True, by="li"))
+    before(office, "approval", writer(db, lambda: got.ticket_id))
+    assert turn.resume(office.rt, got.ticket_id, asked) == "resolved; resolved"
+    assert turns_of(office, got.ticket_id) == ["done", "done"]
+    assert len(office.rows("SELECT 1 FROM biz.refunds")) == 1
+
+
+EFFECTS = {
+    "a text for the customer": "INSERT INTO desk.outbox (ticket_id, turn_id, idempotency_key, kind, body) "
+                               "VALUES (%(ticket)s, %(turn)s, 'k', 'notice', 'x')",
+    "a request for approval": "INSERT INTO desk.approvals (ticket_id, turn_id, interrupt_id, request, version, expires_at) "
+                              "VALUES (%(ticket)s, %(turn)s, 'i', '{}', 1, clock_timestamp())",
+    "a refund": "INSERT INTO biz.refunds (id, ticket_id, approval_id, invoice_id, amount, status, decided_by, turn_id) "
+                "VALUES ('RF1', %(ticket)s, 'A1', 'INV-1', 1, 'paid', 'li', %(turn)s)",
+    "a promise": "WITH o AS (INSERT INTO desk.outbox (ticket_id, idempotency_key, kind, body) "
+                 "VALUES (%(ticket)s, 'k', 'reply', 'x')) INSERT INTO desk.commitments "
+                 "(ticket_id, outbox_key, position, turn_id, text) VALUES (%(ticket)s, 'k', 0, %(turn)s, 'x')",
+    "closing": "UPDATE desk.turns SET closing = true WHERE turn_id = %(turn)s",
+}
+
+
+@pytest.mark.parametrize("effect", EFFECTS)
+def test_each_effect_by_itself_keeps_a_turn_from_being_replaced(db: Database, effect: str) -> None:
+    office = Office(db)
+    give_paid_invoice(office)
+    got = office.write(FIRST)
+    with db.transaction() as conn:
+        work = desk.take(conn, office.settings, got.ticket_id, "x", handoff_notice)
+    assert work is not None
+    office.write(SECOND, ticket_id=got.ticket_id)
+    assert office.deps.overtaken(work.turn.turn_id)
+    with db.transaction() as conn:
+        conn.execute(EFFECTS[effect], {"ticket": got.ticket_id, "turn": work.turn.turn_id})
+    assert not office.deps.overtaken(work.turn.turn_id)
+    with db.transaction() as conn:
+        assert desk.replace(conn, work, office.settings) is work
+    assert turns_of(office, got.ticket_id) == ["running"]
+    assert office.one("SELECT token::text FROM desk.leases")["token"] == work.token
+
+
 def test_an_answer_is_put_off_twice_and_not_a_third_time(db: Database) -> None:
     office, other = Office(db), Office(db)
     got = office.write("第 0 句")
@@ -296,6 +363,23 @@ def test_a_silent_turn_is_not_replaced_by_a_message_that_comes_meanwhile(db: Dat
     before(office, "classify", writer(db, lambda: got.ticket_id))
     assert office.work(got.ticket_id) == "resolved; resolved"
     assert turns_of(office, got.ticket_id) == ["done", "done", "done"]
+
+
+def test_a_silent_turn_stays_silent_if_the_ticket_is_given_back_and_written_to_meanwhile(db: Database) -> None:
+    office, other = Office(db, ScriptedLLM()), Office(db)
+    got = office.write("转人工")
+    office.work(got.ticket_id)
+    office.write("还在吗", ticket_id=got.ticket_id)
+    ticket.resolve(db, office.ports, got.ticket_id)
+
+    def give_back_and_write() -> None:
+        ticket.release(db, other.ports, got.ticket_id)
+        other.write(SECOND, ticket_id=got.ticket_id)
+
+    before(office, "classify", give_back_and_write)
+    assert office.work(got.ticket_id) == "resolved; resolved"
+    assert turns_of(office, got.ticket_id) == ["done", "done", "done"]
+    assert office.roles(got.ticket_id) == ["customer", "agent", "customer", "customer", "agent"]
 
 
 def test_a_complaint_in_a_replaced_turn_is_counted_once(db: Database) -> None:

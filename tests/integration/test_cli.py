@@ -532,7 +532,7 @@ def test_doctor_says_in_one_line_each_what_is_missing(shell: Shell) -> None:
     assert (code, error) == (1, "")
     assert {line.split()[1]: line.split()[0] for line in lines} == {
         "database": "ok", "migrations": "ok", "clock": "ok", "broker": "FAIL", "workers": "FAIL", "queues": "FAIL",
-        "llm": "FAIL"}
+        "llm": "FAIL", "notify": "ok"}
 
 
 def test_doctor_reports_a_schema_that_is_behind_and_nothing_configured(shell: Shell, postgres_server: PostgresServer) -> None:

@@ -191,7 +191,7 @@ def test_a_deliverer_that_died_between_send_and_mark_is_not_followed_by_a_second
 def test_a_conversation_id_that_is_no_number_never_becomes_an_address(db: Database, helpdesk: Helpdesk) -> None:
     office = office_of("chatwoot", db, helpdesk)
     for wrong in ("3/../../users", "3", "x/48", "3/4８", ""):
-        office.execute("DELETE FROM desk.outbox; DELETE FROM desk.inbox; DELETE FROM desk.leases; DELETE FROM biz.tickets")
+        office.execute("DELETE FROM desk.notifications; DELETE FROM desk.outbox; DELETE FROM desk.inbox; DELETE FROM desk.leases; DELETE FROM biz.tickets")
         queue(office, "chatwoot")
         office.execute("UPDATE biz.tickets SET conversation_id = %s", wrong)
         assert send(office)[0][0] == "failed"

@@ -63,10 +63,11 @@ def whole(office: Office, ticket_id: str) -> None:
     keys = [r["k"] for r in office.rows("SELECT idempotency_key AS k FROM desk.outbox WHERE ticket_id = %s ORDER BY position",
                                         ticket_id)]
     assert [i for i in said if i.startswith("turn:")] == keys
-    done = office.rows("SELECT turn_id, message_ids FROM desk.turns WHERE ticket_id = %s ORDER BY created_at", ticket_id)
+    done = office.rows("SELECT turn_id, message_ids FROM desk.turns WHERE ticket_id = %s AND status <> 'replaced' "
+                       "ORDER BY created_at", ticket_id)
     assert [f"turn:{r['turn_id']}:reply" for r in done] == keys
     assert [m for r in done for m in r["message_ids"]] == stored
-    left = office.one("""SELECT (SELECT count(*) FROM desk.turns WHERE ticket_id = %s AND status <> 'done')
+    left = office.one("""SELECT (SELECT count(*) FROM desk.turns WHERE ticket_id = %s AND status NOT IN ('done', 'replaced'))
                               + (SELECT count(*) FROM desk.inbox WHERE ticket_id = %s AND state <> 'done')
                               + (SELECT count(*) FROM desk.leases WHERE ticket_id = %s AND token IS NOT NULL) AS n""",
                       ticket_id, ticket_id, ticket_id)

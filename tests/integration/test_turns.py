@@ -310,6 +310,20 @@ def test_an_early_wakeup_is_sent_again_for_the_rest(db: Database) -> None:
     assert 25 < office.wakeups.turns[-1][2] < 31
 
 
+def test_an_early_wakeup_is_sent_again_for_the_rest_also_while_somebody_has_the_ticket(db: Database) -> None:
+    office, other = Office(db, turn_debounce_seconds=30), Office(db, turn_debounce_seconds=30)
+    got = office.write("你好")
+    office.execute("UPDATE desk.inbox SET due_at = clock_timestamp()")
+    with db.transaction() as conn:
+        assert desk.take(conn, office.settings, got.ticket_id, "somebody", handoff_notice) is not None
+    late = other.write("还有一句", ticket_id=got.ticket_id)
+    other.wakeups.turns.clear()
+    assert turn.handle_message(other.rt, got.ticket_id, late.message_id) == "nothing due, or somebody has it"
+    ((ticket_id, message_id, wait),) = other.wakeups.turns
+    assert (ticket_id, message_id) == (got.ticket_id, late.message_id)
+    assert 25 < wait < 31
+
+
 def test_a_new_line_restarts_the_quiet_window_of_the_waiting_ones(db: Database) -> None:
     office = Office(db, turn_debounce_seconds=30, turn_debounce_max_seconds=600)
     first = office.write("你好")

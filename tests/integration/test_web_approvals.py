@@ -230,7 +230,12 @@ def test_after_a_new_message_the_old_page_decides_nothing_and_shows_the_message(
     assert got.status_code == 409
     assert "先不要退了" in got.text.split('role="alert"')[1].split("</ul>")[0]
     assert decisions(office) == []
-    assert approve(person, got.text).status_code == 303, "the new page decides"
+    office.write("算了,还是退吧", ticket_id="T000001")
+    again = approve(person, got.text)
+    alert = again.text.split('role="alert"')[1].split("</ul>")[0]
+    assert "还是退吧" in alert
+    assert "先不要退了" not in alert, "what was seen before is no difference"
+    assert approve(person, again.text).status_code == 303, "the new page decides"
 
 
 def test_when_the_money_has_changed_the_old_page_decides_nothing_and_shows_the_difference(office: Office, staff: Staff) -> None:

@@ -7,8 +7,9 @@ import os
 
 import pytest
 
-from supportpilot.config import SECRETS, get_settings, load_settings, run_values
+from supportpilot.config import get_settings, load_settings, run_values
 from supportpilot.errors import Misconfigured
+from supportpilot.secret_files import SECRETS
 
 
 @pytest.fixture
@@ -23,7 +24,8 @@ def secret(tmp_path):
 
 @pytest.mark.parametrize("name", SECRETS)
 def test_every_secret_can_come_from_a_file(name, secret, monkeypatch):
-    text = {"database_url": "postgresql://file", "redis_url": "redis://file", "broker_url": "amqp://file"}.get(name, "from:file")
+    text = {"database_url": "postgresql://file", "redis_url": "redis://file", "broker_url": "amqp://file", "notify_urls": "slack://file",
+            "customer_link_secret": "0123456789abcdef0123456789abcdef"}.get(name, "from:file")
     monkeypatch.setenv(f"{name.upper()}_FILE", secret(name, f"{text}\n"))
     assert getattr(load_settings(), name) == text
 

@@ -19,7 +19,8 @@ from typer.main import get_command
 
 from producer.cli.main import app as command_line
 from producer.cli.processes import PROCESSES
-from supportpilot.config import CHANNEL_DEFAULTS, SECRETS, Settings
+from supportpilot.config import CHANNEL_DEFAULTS, Settings
+from supportpilot.secret_files import SECRETS
 from worker.queues import QUEUES
 
 ROOT = Path(__file__).parents[2]

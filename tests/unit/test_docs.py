@@ -93,7 +93,7 @@ def test_every_link_to_a_file_leads_to_one(path):
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
 def test_every_variable_in_the_documents_is_a_setting(path):
     known = {name.upper() for name in Settings.model_fields} | set(NOT_SETTINGS)
-    bases = tuple(f"{name}_" for name in ("WEBHOOK_SECRET", "TURN_DEBOUNCE_SECONDS", "TURN_DEBOUNCE_MAX_SECONDS"))
+    bases = tuple(f"{name}_" for name in ("WEBHOOK_SECRET", "TURN_DEBOUNCE_SECONDS", "TURN_DEBOUNCE_MAX_SECONDS", "DELIVERY_RATE"))
     named = {name.removesuffix("_FILE") for name in VARIABLE.findall(without_blocks(path))}
     assert {name for name in named if name not in known and not name.startswith(bases)} - constants() == set()
 

@@ -34,13 +34,13 @@ CELL = re.compile(r"\s*\|\s*")
 THROUGH = {
     "broker_url": "broker", "redis_url": "broker", "data_dir": "run_file", "webhook_secret": "webhook_secrets",
     "turn_debounce_seconds": "debounce", "turn_debounce_max_seconds": "debounce",
-    "ticket_rate_limits": "rate_limits",
+    "ticket_rate_limits": "rate_limits", "notify_urls": "notify_targets", "delivery_rate": "rate_of",
     **{f"{helpdesk}_{name}": "helpdesk_api" for helpdesk in ("chatwoot", "zendesk", "freshdesk", "intercom", "zammad")
        for name in ("url", "token")},
 }
 # Imported by name although another requirement brings them: the one that does.
 BROUGHT_BY = {"click": "celery", "starlette": "fastapi", "markupsafe": "jinja2", "typing_extensions": "pydantic",
-              "langchain_core": "langgraph", "lxml": "inscriptis", "psycopg_pool": "psycopg[pool]"}
+              "requests": "apprise", "langchain_core": "langgraph", "lxml": "inscriptis", "psycopg_pool": "psycopg[pool]"}
 # Required although no module imports them: what needs them.
 NOT_IMPORTED = {
     "redis": "celery's transport", "flower": "the process `flower`",

@@ -46,6 +46,8 @@ READERS: dict[str, Callable[[str], Any]] = {
     "unknown ids": lambda text: citations.unknown_ids(text, HITS),
     "citations of a reply": citations_in,
     "bare thanks": courtesy.is_bare_thanks,
+    "perhaps thanks": courtesy.might_be_thanks,
+    "an open question": courtesy.ends_with_question,
     "shorten": lambda text: context.shorten(text, 600),
     "language": context.reply_language,
     "tokens": tokens.estimate_tokens,

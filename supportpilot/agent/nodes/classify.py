@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, TypedDict
 
-from supportpilot.agent.context import Memory, language_of, nothing_to_answer, request
+from supportpilot.agent.context import Memory, language_of, nothing_to_answer, perhaps_thanks, request
 from supportpilot.agent.deps import Deps
 from supportpilot.agent.state import Triage
 from supportpilot.config import Settings
@@ -25,6 +25,8 @@ class ClassifyOut(TypedDict, total=False):
 def classify(state: ClassifyIn, deps: Deps) -> ClassifyOut:
     """Return the triage; an empty one if there is nothing to answer or the ticket has used up its money.
 
+    Its word that the customer only thanks counts only where the rules are in doubt.
+
     Raises:
         ModelOutputUnusable: the answer did not fit the schema.
         Transient: the model is away.
@@ -35,6 +37,8 @@ def classify(state: ClassifyIn, deps: Deps) -> ClassifyOut:
     if state.get("cost_cny", 0.0) >= cap:
         return {"triage": {}, "handoff_reason": f"the ticket has reached its cost cap of {cap:g} CNY"}
     triage = deps.small_llm.structured(request("triage", language_of(state), state["context"]), Triage)
+    if triage.only_thanks and (triage.needs_human or triage.still_unsolved or not perhaps_thanks(state)):
+        triage = triage.model_copy(update={"only_thanks": False})
     unsolved = state.get("unsolved", 0) + (1 if triage.still_unsolved else 0)
     update: ClassifyOut = {"triage": triage.model_dump(), "unsolved": unsolved}
     reason = _reason(triage, unsolved, deps.settings)

@@ -53,6 +53,10 @@ OWN_STATE = re.compile(
 HAPPENED = re.compile(r"了|失败|报错|错误|异常|断|没有?|不(?:了|行|到|上|动|出|更新|同步)|fail\w*|error|stopped|not |n't|broken|stuck|missing")
 
 
+GLAD = re.compile(r"谢|感谢|辛苦|收到|明白|知道了|解决了|可以了|好了|恢复|正常了|thank|thx|cheers|solved|works now|got it|that helped")
+ASKS_MORE = re.compile(r"[??]|但|不过|可是|还是|还有|还想|另外|再|没|不|请|帮|怎|什么|吗|呢|\b(?:but|still|not|how|what|when|please|can|could|also|need|want)\b|n't")
+
+
 def triage(sections: dict[str, str]) -> dict[str, Any]:
     """Return the fields of `Triage` for the newest message."""
     newest = normal(sections.get("newest", ""))
@@ -66,8 +70,13 @@ def triage(sections: dict[str, str]) -> dict[str, Any]:
         "urgency": _urgency(newest, urgent=human),
         "summary": _summary(sections.get("newest", "")),
         "search_query": search_query(sections),
-        "still_unsolved": unsolved, "wish": wish_of(newest),
+        "still_unsolved": unsolved, "wish": wish_of(newest), "only_thanks": only_thanks(newest),
     }
+
+
+def only_thanks(newest: str) -> bool:
+    """Say whether a normalised message thanks, or says that it works now, and nothing else."""
+    return bool(GLAD.search(newest)) and not (ASKS_MORE.search(newest) or error_codes(newest) or concepts_in(newest) - {"failure"})
 
 
 def wish_of(newest: str) -> str:

@@ -173,7 +173,7 @@ def test_without_ids_of_this_turn_the_customers_entries_at_the_end_are_the_newes
     ("谢谢", "请重新授权。", True), ("好的,非常感谢您!", "请重新授权。", True), ("ok, thanks a lot 👍", "Please do.", True),
     ("好的,谢谢", "需要我为您申请退款吗?", False), ("谢谢,还有发票怎么开", "请重新授权。", False),
     ("谢谢\uff01", "请重新授权\u3002", True), ("好的\uff0c谢谢", "要为您申请退款吗\uff1f", False), ("谢谢\uff1f", "请重新授权。", False),
-    ("好的", "请重新授权。", False), ("谢谢?", "请重新授权。", False), ("不用谢谢", "请重新授权。", False),
+    ("好的", "请重新授权。", True), ("👍", "请重新授权。", True), ("谢谢\uff0c不过还是不行", "请重新授权。", False), ("谢谢?", "请重新授权。", False), ("不用谢谢", "请重新授权。", False),
 ])
 def test_a_bare_thanks_needs_no_answer_unless_something_was_asked(text, last, silent):
     state = conversation(said(1), answered(1, last), said(2, text), messages=["M2"])

@@ -7,7 +7,7 @@ from fakes import FakeLLM, FakeTools, make_deps
 
 from supportpilot.agent.nodes import NODES
 from supportpilot.agent.nodes.load_customer import load_customer
-from supportpilot.agent.state import Kept, PerTurn, add_turns, fresh_turn, state_fields
+from supportpilot.agent.state import Kept, PerTurn, add_log, add_turns, fresh_turn, state_fields
 
 
 def test_every_field_is_either_kept_or_reset():
@@ -45,3 +45,16 @@ def test_two_equal_entries_without_ids_are_both_kept():
     both = add_turns([], [entry, entry])
     assert len(both) == 2
     assert both[0]["id"] != both[1]["id"]
+
+
+def test_the_calls_of_a_replaced_turn_are_taken_out_and_those_of_others_stay():
+    have = [{"name": "a", "turn_id": "1"}, {"name": "b", "turn_id": "2"}, {"name": "c"}]
+    assert add_log(have, [{"forget_turn": "2"}]) == [{"name": "a", "turn_id": "1"}, {"name": "c"}]
+    assert add_log(have, [{"name": "d", "turn_id": "2"}]) == [*have, {"name": "d", "turn_id": "2"}]
+    assert add_log([], [{"forget_turn": "2"}]) == []
+
+
+def test_a_turn_notes_how_many_answers_had_not_helped_when_it_began():
+    update = load_customer({"ticket": {"id": "T1", "customer_email": "a@example.com", "subject": "", "body": "x"}, "turn_id": "1",
+                            "turn_messages": [], "turns": [], "unsolved": 1}, make_deps(FakeLLM({}), FakeTools()))
+    assert update["unsolved_before"] == 1

@@ -29,6 +29,7 @@ EXPECTED_TICKET = {
     ("escalated", "park"): "escalated", ("escalated", "escalate"): "escalated", ("escalated", "release"): "open",
     ("escalated", "resolve"): "resolved",
     ("resolved", "message"): "open", ("resolved", "answer"): "answered", ("resolved", "silence"): "resolved",
+    **{(state, "thanks"): state for state in ("open", "answered", "waiting_approval", "escalated", "resolved")},
     ("resolved", "park"): "waiting_approval", ("resolved", "escalate"): "escalated", ("resolved", "resolve"): "resolved",
 }
 EXPECTED_APPROVAL = {
