@@ -389,6 +389,33 @@ def test_approvals_are_listed_and_shown_with_what_was_written_since(shell: Shell
     assert "INV-1" in shell("approvals", "list")[1]
 
 
+def test_the_command_obeys_the_rule_of_two_people(shell: Shell, db: Database) -> None:
+    office = Office(db, refund_llm(), approval_two_person_cny=100)
+    give_paid_invoice(office)
+    office.work(office.write("重复扣款,请退 INV-1").ticket_id)
+    for name in ("Li Wei", "li wei"):
+        code, out, _ = shell("approvals", "approve", "A000001", "--by", name)
+        assert code == 0
+        assert "a second person has to approve the same" in out
+    assert shell.json("approvals", "show", "A000001")["status"] == "pending"
+    assert "A000001 approved (¥300.00) by Wang" in shell("approvals", "approve", "A000001", "--by", "Wang")[1]
+    assert "approved by Wang at" in shell.refused("approvals", "reject", "A000001", "--by", "Li Wei")
+
+
+def test_people_are_admitted_listed_and_turned_away(shell: Shell) -> None:
+    made = shell.json("approver", "add", " Wang  Min ", "--role", "agent", "--by", "boss")
+    assert (made["name"], made["role"]) == ("Wang Min", "agent")
+    assert made["token"] not in shell("approver", "list")[1] + str(shell.json("approver", "list"))
+    assert "revoke" in shell.refused("approver", "add", "wang min")
+    code, out, _ = shell("approver", "add", "李强")
+    assert (code, out.splitlines()[0]) == (0, "李强 is approver; the token, shown this once:")
+    assert "Wang Min cannot log in any more" in shell("approver", "revoke", "WANG MIN")[1]
+    assert "nobody called Wang Min" in shell.refused("approver", "revoke", "Wang Min")
+    assert [person["revoked_at"] is None for person in shell.json("approver", "list")] == [False, True]
+    for name, role in (("", "agent"), ("x" * 61, "agent"), ("a\u200bb", "agent"), ("Li", "boss")):
+        shell.fails(2, "approver", "add", name, "--role", role)
+
+
 def test_a_stale_approval_is_refused_and_names_the_version_to_give(shell: Shell, waiting: tuple[Office, str]) -> None:
     office, ticket_id = waiting
     office.write("不用退了", ticket_id=ticket_id)
