@@ -12,6 +12,7 @@ import pytest
 from fixtures.site import Person, served
 
 PATIENCE_MS = 20_000
+PHONE = {"width": 390, "height": 844}
 DESK = {"width": 1280, "height": 900}
 
 
@@ -48,7 +49,7 @@ Open = Callable[..., Any]
 
 @pytest.fixture
 def open_page(chromium: Any, address: str) -> Iterator[Open]:
-    """Open a browser window of its own: `open_page()`, `open_page(who=person)` logged in, `open_page(viewport={"width": 390, ...})`.
+    """Open a browser window of its own: `open_page()`, `open_page(who=person)` logged in, `open_page(viewport=PHONE)`.
 
     A test in which a page logs an error (a blocked script, a failed file) or opens a dialog that nobody expects fails.
     """
