@@ -40,7 +40,7 @@ MAIL = {"MAIL_ADDRESSES": OURS, "MAIL_SECRET": SECRET, "MAIL_AUTHSERV_ID": MTA, 
 
 class PostOffice(Office):
     def __init__(self, db: Database, sink: Sink, **settings: Any) -> None:
-        super().__init__(db, **{"mail_addresses": OURS, "mail_secret": SECRET, "mail_authserv_id": MTA, "smtp_timeout_seconds": 2,
+        super().__init__(db, **{"mail_addresses": OURS, "mail_secret": SECRET, "mail_authserv_id": MTA, "smtp_timeout_seconds": 10,
                                 "smtp_url": f"smtp://{sink.at}?starttls=off", **settings})
 
     def take(self, raw: bytes, door: str = "pipe") -> mail_in.Outcome:
