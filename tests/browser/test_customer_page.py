@@ -165,3 +165,7 @@ def test_two_windows_of_one_customer_see_the_same(open_page: Any, office: Office
     one.get_by_label("继续留言").fill("在另一个窗口写的")
     one.get_by_role("button", name="发送").click()
     two.locator(".said").get_by_text("在另一个窗口写的").wait_for()
+    one.locator(".said").get_by_text("在另一个窗口写的").wait_for()
+    texts = [window.locator(".said .words").all_inner_texts() for window in (one, two)]
+    assert texts[0] == texts[1] != []
+    assert [row["body"] for row in office.rows("SELECT body FROM desk.inbox ORDER BY seq")] == ["同步失败", "在另一个窗口写的"]

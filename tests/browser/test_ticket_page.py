@@ -142,6 +142,11 @@ def test_what_others_do_shows_without_a_reload_and_hostile_text_runs_nowhere(
     page.locator(".said.human", has_text="小李来答").wait_for()
 
 
+def rows(db: Database, statement: str) -> list[dict[str, Any]]:
+    with db.connection() as conn:
+        return list(conn.execute(statement))
+
+
 def test_the_erasure_of_a_customer_ends_with_its_receipt_on_the_page(
         open_page: Any, staff: Staff, db: Database, stack_settings: Settings) -> None:
     from supportpilot.service import customer  # noqa: PLC0415
@@ -153,12 +158,17 @@ def test_the_erasure_of_a_customer_ends_with_its_receipt_on_the_page(
     page.get_by_label("输入客户的邮箱以确认").fill("nobody@example.com")
     page.get_by_role("button", name="永久删除").click()
     page.get_by_role("alert").wait_for()
+    assert rows(db, "SELECT id FROM desk.erasures") == [], "another address erases nobody"
     page.get_by_label("输入客户的邮箱以确认").fill("wugang@example.com")
     page.get_by_role("button", name="永久删除").click()
     page.get_by_text("正在删除").wait_for()
     erasure_id = page.url.rsplit("/", 1)[1]
+    assert rows(db, "SELECT id, asked_by FROM desk.erasures") == [{"id": erasure_id, "asked_by": "管理"}]
     customer.erase_requested(db, erasure_id)        # as the task does
     page.get_by_text("已完成").wait_for()
+    assert erasure_id in page.inner_text("main")
+    assert "wugang" not in page.inner_text("main")
+    assert rows(db, "SELECT id FROM biz.customers WHERE id = 'C0010'") == []
     picture(page, "receipt")
     page.goto(f"/tickets/{ticket_id}")
     page.get_by_role("heading", name="已删除").wait_for()

@@ -15,6 +15,7 @@ import pexpect
 import pytest
 
 from producer.cli.stack import Stack
+from supportpilot.db.pool import connect
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(240), pytest.mark.xdist_group("chat")]
 
@@ -77,6 +78,8 @@ def test_tokens_come_before_the_turn_ends_and_a_later_chat_knows_the_first_part(
 
 def test_a_refund_is_approved_inline(stack: Stack) -> None:
     child = chat(stack, "linyue@example.com", "11月的账单 INV-202611-0044 重复扣款了,请退款", "--by", "chen")
+    child.expect(r"ticket (T\d{6})")
+    ticket_id = child.match.group(1)
     child.expect(r"approval A\d+\] refund ¥299.00 of INV-202611-0044")
     child.expect("y/N")
     child.sendline("y")
@@ -84,6 +87,11 @@ def test_a_refund_is_approved_inline(stack: Stack) -> None:
     child.expect("299.00")
     child.expect("you> ")
     leave(child)
+    with connect(str(stack.settings().database_url)) as conn:
+        paid = conn.execute("SELECT amount::text, decided_by FROM biz.refunds WHERE ticket_id = %s", (ticket_id,)).fetchall()
+        sent = conn.execute("SELECT body FROM desk.outbox WHERE ticket_id = %s AND kind = 'reply'", (ticket_id,)).fetchall()
+    assert paid == [{"amount": "299.00", "decided_by": "chen"}]
+    assert ["299.00" in row["body"] for row in sent] == [True]
 
 
 def test_two_terminals_on_one_ticket_see_the_same(stack: Stack) -> None:

@@ -561,12 +561,17 @@ def test_the_background_process_works_off_what_was_asked_while_it_was_away(worke
 
 def test_the_desk_process_settles(workers: Workers, seeded_db, stack_settings):
     with seeded_db.transaction() as conn:
-        conn.execute("UPDATE biz.tickets SET status = 'answered', last_written_at = now() - interval '2 days' "
-                     "WHERE id = (SELECT min(id) FROM biz.tickets WHERE status = 'resolved')")
-    before = _count(seeded_db, "biz.tickets WHERE status = 'answered'")
+        for ticket_id, age in (("T000001", "2 days"), ("T000002", "1 hour")):
+            conn.execute("UPDATE biz.tickets SET status = 'answered', resolved_at = NULL, last_written_at = now() - %s::interval "
+                         "WHERE id = %s", (age, ticket_id))
     workers.start("desk", ("worker", "-P", "threads", "-E", "-c", "1", "-Q", "desk"))
     send_now(stack_settings, "desk.settle")
-    wait_for(lambda: _count(seeded_db, "biz.tickets WHERE status = 'answered'") < before, what="the ticket to be settled")
+    wait_for(lambda: _count(seeded_db, "desk.audit WHERE action = 'ticket.settled'"), what="a ticket to be settled")
+    with seeded_db.connection() as conn:
+        found = conn.execute("SELECT id, status, resolved_at IS NOT NULL AS closed FROM biz.tickets WHERE id <= 'T000002' ORDER BY 1")
+        assert [(row["id"], row["status"], row["closed"]) for row in found] == [
+            ("T000001", "resolved", True), ("T000002", "answered", False)]
+    assert _count(seeded_db, "desk.audit WHERE action = 'ticket.settled' AND ticket_id <> 'T000001'") == 0
 
 
 def _count(db, what):

@@ -504,14 +504,15 @@ def test_an_event_between_what_was_missed_and_the_watch_is_told_too(
     monkeypatch.setattr(streams._Watch, "_mark", late_mark)
     monkeypatch.setattr(ticket_page, "missed", missed_and_then_one_more)
 
-    async def read() -> None:
+    async def read() -> bytes:
         async with asyncio.timeout(10):
             async for chunk in live.followed(web_app.state.site, ticket_id, 0):
                 if b"event: step" in chunk:
-                    return
+                    return chunk
+        return b"the stream ended"
 
     try:
-        asyncio.run(read())
+        assert b'"draft"' in asyncio.run(read())
     finally:
         web_app.state.site.streams.stop()
 

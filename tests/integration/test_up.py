@@ -186,6 +186,7 @@ def test_when_up_and_all_its_keepers_are_killed_nothing_stays_behind(stack):
     stack.wait_ready()
     ours = processes_of(stack)
     keepers = [p for p in ours if "producer.cli.keeper" in _command(p)]
+    assert len(ours) > len(keepers) > 1
     stack.kill_all()
     for keeper in keepers:
         with contextlib.suppress(psutil.NoSuchProcess):    # it may have noticed already and gone by itself

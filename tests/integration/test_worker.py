@@ -110,6 +110,7 @@ def test_after_redis_was_flushed_the_sweeper_brings_the_work_back(
     workers.start()
     workers.start_desk()
     wait_for(lambda: customer.is_answered(got.ticket_id), 60, "the answer")
+    assert len(customer.replies(got.ticket_id)) == 1
 
 
 def test_a_worker_outlives_a_restart_of_redis(
@@ -125,6 +126,7 @@ def test_a_worker_outlives_a_restart_of_redis(
         workers.start_desk()
         got = customer.writes()
         wait_for(lambda: customer.is_answered(got.ticket_id), 60, "the answer after the restart")
+        assert len(customer.replies(got.ticket_id)) == 1
 
 
 def test_a_stopped_worker_ends_well_and_leaves_no_lease(customer: Customer, workers: Workers):
@@ -218,5 +220,10 @@ def test_a_mistake_in_a_task_is_logged_and_the_worker_goes_on(customer: Customer
     workers.start()
     send_now(stack_settings, "ticket.handle_message", "no-such-ticket", "no-such-message")
     send_now(stack_settings, "reply.deliver", "not-a-number")
+    send_now(stack_settings, "reply.deliver", "one", "too many")
+    text = wait_for(lambda: "failed unexpectedly" in workers.text() and workers.text(), what="the line in the log")
+    assert re.search(r"failed unexpectedly.*TypeError", text)
+    assert "Traceback" not in text
     got = customer.writes()
     wait_for(lambda: customer.is_answered(got.ticket_id), what="an answer")
+    assert len(customer.replies(got.ticket_id)) == 1
