@@ -92,6 +92,12 @@ def hex_after(prefix: str, value: str) -> bytes:
     return bytes.fromhex(digits)
 
 
+def check_hub_signature(headers: Headers, body: bytes, secrets: list[str], channel: str) -> None:
+    """Raise Unsigned unless `X-Hub-Signature: sha1=<hex>` is of this body; senders of this kind sign no time."""
+    need(secrets, channel)
+    check_mac(secrets, "sha1", body, hex_after("sha1=", header(headers, "x-hub-signature")))
+
+
 def check_age(signed_at: float, now: datetime) -> None:
     """Raise Unsigned for a signed time (Unix seconds) too far from our clock."""
     age = now.timestamp() - signed_at

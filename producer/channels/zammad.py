@@ -25,8 +25,7 @@ def verify(headers: Headers, body: bytes, secrets: list[str], now: datetime) -> 
         Unsigned: it does not fit.
     """
     del now
-    port.need(secrets, CHANNEL)
-    port.check_mac(secrets, "sha1", body, port.hex_after("sha1=", port.header(headers, "x-hub-signature")))
+    port.check_hub_signature(headers, body, secrets, CHANNEL)
     return port.delivery_id(headers, "x-zammad-delivery")
 
 

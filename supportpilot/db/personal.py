@@ -108,8 +108,6 @@ def _quarantine_ids(conn: Connection, contacts: list[str], ticket_ids: list[str]
 
 def _mail_ids(conn: Connection, contacts: list[str], ticket_ids: list[str], quarantine_ids: list[str]) -> list[str]:
     """By ticket, by sender, by the row that holds its bytes; and bounces that say the address and belong to no ticket."""
-    if not _there(conn, "desk.mails"):
-        return []
     found = conn.execute(
         """
         SELECT id FROM desk.mails m

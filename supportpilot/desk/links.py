@@ -12,7 +12,6 @@ import hmac
 import re
 
 from supportpilot.config import Settings
-from supportpilot.prompts.loader import prompt
 
 # Letters and digits only: mail programs leave other signs at the end of an address out of the link.
 _TOKEN = re.compile(r"([A-Za-z0-9]{1,64})-([a-z2-7]{32})")
@@ -29,12 +28,6 @@ def page_url(settings: Settings, ticket_id: str, link_key: str | None) -> str | 
     if not secrets:
         return None
     return f"{settings.public_url.rstrip('/')}/t/{token_for(secrets[0], ticket_id, link_key)}"
-
-
-def page_line(settings: Settings, ticket_id: str, link_key: str | None, lang: str) -> str | None:
-    """Return the sentence that leads a customer to their page, None where pages are off."""
-    url = page_url(settings, ticket_id, link_key)
-    return None if url is None else prompt("customer_page", lang, url=url)
 
 
 def token_for(secret: str, ticket_id: str, link_key: str | None) -> str:

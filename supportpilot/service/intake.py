@@ -10,7 +10,7 @@ from supportpilot.config import Settings
 from supportpilot.db import approvals, audit, commitments, erasures, outbox, quarantine, tickets
 from supportpilot.db.inbox import Known
 from supportpilot.db.outbox import OutboxEntry
-from supportpilot.db.pool import Connection, Database
+from supportpilot.db.pool import Connection, Database, Row
 from supportpilot.db.tickets import TicketRow
 from supportpilot.desk import mailbox
 from supportpilot.desk.mailbox import AlreadyStored, Filed, WasErased
@@ -165,11 +165,7 @@ def retry_quarantine(db: Database, settings: Settings, ports: Ports, quarantine_
         Refused: it was accepted before, or is still unusable.
     """
     with db.transaction() as conn:
-        row = quarantine.get(conn, quarantine_id)
-    if row is None:
-        raise NotFound(f"no quarantined input {quarantine_id}; see `supportpilot quarantine list`")
-    if row["state"] == "accepted":
-        raise Refused(f"{quarantine_id} became message {row['message_id']} already")
+        row = held_row(conn, quarantine_id)
     try:
         message = parse(str(row["channel"]), bytes(row["raw"]))
     except Unusable as error:
@@ -181,6 +177,21 @@ def retry_quarantine(db: Database, settings: Settings, ports: Ports, quarantine_
         with db.transaction() as conn:
             quarantine.accept(conn, quarantine_id, received.message_id)
     return received
+
+
+def held_row(conn: Connection, quarantine_id: str) -> Row:
+    """Return a quarantined row that nothing has become of yet.
+
+    Raises:
+        NotFound: no such id.
+        Refused: it was accepted before.
+    """
+    row = quarantine.get(conn, quarantine_id)
+    if row is None:
+        raise NotFound(f"no quarantined input {quarantine_id}; see `supportpilot quarantine list`")
+    if row["state"] == "accepted":
+        raise Refused(f"{quarantine_id} became message {row['message_id']} already")
+    return row
 
 
 def file_human_reply(conn: Connection, ticket: TicketRow, message: InboundMessage) -> Filed:

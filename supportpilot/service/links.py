@@ -7,10 +7,8 @@ from dataclasses import dataclass
 from supportpilot.config import Settings
 from supportpilot.db import audit, erasures, links
 from supportpilot.db.pool import Connection, Database
-from supportpilot.desk.links import opens, page_line, page_url, ticket_in
+from supportpilot.desk.links import opens, page_url, ticket_in
 from supportpilot.errors import Misconfigured, NotFound
-
-__all__ = ["Opened", "link_of", "open_link", "page_line", "page_url", "renew"]
 
 NO_SUCH_PAGE = "no such page"       # the same for a wrong token, another ticket's, one too old, and an erased ticket
 OFF = "customers' pages are off: set CUSTOMER_LINK_SECRET"

@@ -296,11 +296,7 @@ def retry(db: Database, settings: Settings, ports: Ports, quarantine_id: str) ->
         Refused: it was accepted before, or is still unusable.
     """
     with db.transaction() as conn:
-        row = quarantine.get(conn, quarantine_id)
-        if row is None:
-            raise NotFound(f"no quarantined input {quarantine_id}; see `supportpilot quarantine list`")
-        if row["state"] == "accepted":
-            raise Refused(f"{quarantine_id} became message {row['message_id']} already")
+        row = intake.held_row(conn, quarantine_id)
         mail_id = mails.reopen(conn, quarantine_id, bytes(row["raw"]))
         if mail_id is None:
             raise Refused(f"{quarantine_id} cannot be read again: {row['reason']}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from supportpilot.config import Settings, load_settings
-from supportpilot.desk.links import form_seal, opens, page_line, page_url, sealed, ticket_in, token_for
+from supportpilot.desk.links import form_seal, opens, page_url, sealed, ticket_in, token_for
 from supportpilot.errors import Misconfigured
 
 OLD, NEW = "old-secret-of-the-tests-0123456789", "new-secret-of-the-tests-0123456789"
@@ -16,9 +16,8 @@ def settings(**values: object) -> Settings:
     return load_settings(public_url="https://help.example.com/support/", **values)
 
 
-def test_without_a_secret_there_is_no_link_and_no_sentence() -> None:
+def test_without_a_secret_there_is_no_link() -> None:
     assert page_url(settings(), "T000001", KEY) is None
-    assert page_line(settings(), "T000001", KEY, "zh") is None
 
 
 def test_a_link_is_the_public_address_and_a_token_of_letters_and_digits() -> None:
@@ -28,14 +27,6 @@ def test_a_link_is_the_public_address_and_a_token_of_letters_and_digits() -> Non
     assert start == "https://help.example.com/support/t"
     assert token.replace("-", "", 1).isalnum()
     assert ticket_in(token) == "T000001"
-
-
-@pytest.mark.parametrize("lang", ["zh", "en"])
-def test_the_sentence_of_a_mail_ends_with_the_link(lang: str) -> None:
-    made = settings(customer_link_secret=OLD)
-    line = page_line(made, "T000001", KEY, lang)
-    assert line is not None
-    assert line.endswith(str(page_url(made, "T000001", KEY)))
 
 
 def test_a_token_opens_its_own_ticket_with_its_own_key_only() -> None:
