@@ -44,7 +44,7 @@ class Check:
 
 
 def doctor(as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
-    """Check database, migrations, broker, workers, queues, model, clock and notifications; exit 1 if anything fails."""
+    """Check database, migrations, broker, workers, queues, model, clock, notifications and mail server; exit 1 if anything fails."""
     settings = current_settings()
     database_url(settings)
     checks = [check for name, look in CHECKS for check in attempt(name, look, settings)]

@@ -69,11 +69,9 @@ class SentMail:
 class Thread:
     """What an answer to a ticket's last mail has to say; `references` are oldest first, as the field wants them."""
 
-    message_id: str
     references: tuple[str, ...]
     subject: str
     sender: str
-    mailbox: str
     recipients: tuple[str, ...] = ()
 
 
@@ -132,25 +130,30 @@ def note_facts(conn: Connection, mail_id: str, facts: Facts) -> None:
     conn.execute(
         """
         UPDATE desk.mails
-        SET external_id = %s, content_hash = %s, message_id = %s, in_reply_to = %s, "references" = %s, subject = %s,
+        SET external_id = %s, content_hash = %s, message_id = %s, "references" = %s, subject = %s,
             sender = %s, recipients = %s, verified = %s, full_text = %s, visible = %s, quoted = %s, sent_at = %s
         WHERE id = %s
-        """, (facts.external_id, facts.content_hash, facts.message_id, next(iter(facts.references), None),
-              list(facts.references), facts.subject, facts.sender, list(facts.recipients), facts.verified,
+        """, (facts.external_id, facts.content_hash, facts.message_id, list(facts.references), facts.subject, facts.sender, list(facts.recipients), facts.verified,
               facts.full_text, facts.visible, facts.quoted, facts.sent_at, mail_id))
 
 
-def finish(conn: Connection, mail_id: str, end: End) -> None:
-    """Close a stored mail. The raw bytes of one that is in quarantine, or a repetition, are kept there."""
-    conn.execute(
+def finish(conn: Connection, mail_id: str, end: End) -> str | None:
+    """Close a stored mail and return the quarantine row that it was read from again, if there is one.
+
+    The raw bytes of one that is in quarantine, or a repetition, are kept there.
+    """
+    row = conn.execute(
         """
-        UPDATE desk.mails
+        WITH before AS (SELECT id, quarantine_id FROM desk.mails WHERE id = %(id)s AND state = 'stored' FOR UPDATE)
+        UPDATE desk.mails m
         SET state = %(state)s, reason = %(reason)s, ticket_id = %(ticket)s, inbox_id = %(inbox)s,
             quarantine_id = %(quarantine)s, done_at = clock_timestamp(),
             raw = CASE WHEN %(state)s IN ('quarantined', 'duplicate') THEN NULL ELSE raw END
-        WHERE id = %(id)s AND state = 'stored'
+        FROM before WHERE m.id = before.id
+        RETURNING before.quarantine_id AS held
         """, {"state": end.state, "reason": end.reason[:500], "ticket": end.ticket_id, "inbox": end.inbox_id,
-              "quarantine": end.quarantine_id, "id": mail_id})
+              "quarantine": end.quarantine_id, "id": mail_id}).fetchone()
+    return None if row is None or row["held"] is None else str(row["held"])
 
 
 def reopen(conn: Connection, quarantine_id: str, raw: bytes) -> str | None:
@@ -216,11 +219,11 @@ def record_sent(conn: Connection, sent: SentMail) -> None:
     """Note a mail of ours before it leaves, so that no answer and no bounce is faster; the same again changes nothing."""
     conn.execute(
         """
-        INSERT INTO desk.mails (direction, door, state, message_id, in_reply_to, "references", subject, sender, recipients,
+        INSERT INTO desk.mails (direction, door, state, message_id, "references", subject, sender, recipients,
                                 ticket_id, outbox_id, digest, sent_at)
-        VALUES ('out', 'outbox', 'sent', %s, %s, %s, %s, %s, %s, %s, %s, %s, clock_timestamp())
+        VALUES ('out', 'outbox', 'sent', %s, %s, %s, %s, %s, %s, %s, %s, clock_timestamp())
         ON CONFLICT (digest) DO NOTHING
-        """, (sent.message_id, next(iter(sent.references), None), list(sent.references), sent.subject, sent.sender,
+        """, (sent.message_id, list(sent.references), sent.subject, sent.sender,
               list(sent.recipients), sent.ticket_id, sent.outbox_id, f"out:{sent.message_id}"))
 
 
@@ -228,7 +231,7 @@ def last_incoming(conn: Connection, ticket_id: str) -> Thread | None:
     """Return what an answer to the ticket's last mail has to refer to, None if nobody wrote by mail."""
     row = conn.execute(
         """
-        SELECT message_id, "references", subject, sender, mailbox, recipients FROM desk.mails
+        SELECT message_id, "references", subject, sender, recipients FROM desk.mails
         WHERE ticket_id = %s AND state = 'filed' AND message_id IS NOT NULL ORDER BY received_at DESC, id DESC LIMIT 1
         """, (ticket_id,)).fetchone()
     return _thread(row)
@@ -238,7 +241,7 @@ def answered(conn: Connection, ticket_id: str, external_id: str | None) -> Threa
     """Return the same of one mail of the ticket, None if it is not there or has no id."""
     return _thread(conn.execute(
         """
-        SELECT message_id, "references", subject, sender, mailbox, recipients FROM desk.mails
+        SELECT message_id, "references", subject, sender, recipients FROM desk.mails
         WHERE external_id = %s AND ticket_id = %s AND state = 'filed' AND message_id IS NOT NULL LIMIT 1
         """, (external_id, ticket_id)).fetchone())
 
@@ -246,8 +249,7 @@ def answered(conn: Connection, ticket_id: str, external_id: str | None) -> Threa
 def _thread(row: Row | None) -> Thread | None:
     if row is None:
         return None
-    return Thread(row["message_id"], (*reversed(row["references"]), row["message_id"]), row["subject"], row["sender"],
-                  row["mailbox"], tuple(row["recipients"]))
+    return Thread((*reversed(row["references"]), row["message_id"]), row["subject"], row["sender"], tuple(row["recipients"]))
 
 
 def id_of_reply(conn: Connection, outbox_id: str) -> str | None:
@@ -260,10 +262,3 @@ def id_of_reply(conn: Connection, outbox_id: str) -> str | None:
 def forget_unsent(conn: Connection, outbox_id: str) -> None:
     """Take back the note of a reply that surely did not arrive."""
     conn.execute("DELETE FROM desk.mails WHERE outbox_id = %s AND direction = 'out'", (outbox_id,))
-
-
-def rows(conn: Connection, limit: int = 200) -> list[Row]:
-    """Return mails for people, newest first."""
-    return conn.execute(
-        "SELECT id, direction, door, state, reason, sender, subject, size, ticket_id, inbox_id, received_at "
-        "FROM desk.mails ORDER BY received_at DESC, id DESC LIMIT %s", (limit,)).fetchall()

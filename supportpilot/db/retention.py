@@ -211,14 +211,17 @@ def delete_replays(conn: Connection, days: float, limit: int) -> int:
 
 
 def delete_quarantine(conn: Connection, state: str, days: float, limit: int) -> int:
-    """Delete quarantined input of a state that came longer ago; return how many."""
+    """Delete quarantined input of a state that came longer ago, with what was read of it as a mail; return how many."""
     return len(_ids(conn,
         """
-        DELETE FROM desk.quarantine WHERE id IN (
-            SELECT id FROM desk.quarantine
-            WHERE state = %(state)s AND received_at <= clock_timestamp() - make_interval(secs => %(days)s * 86400)
-            ORDER BY received_at LIMIT %(limit)s FOR UPDATE SKIP LOCKED)
-        RETURNING id
+        WITH gone AS (
+            DELETE FROM desk.quarantine WHERE id IN (
+                SELECT id FROM desk.quarantine
+                WHERE state = %(state)s AND received_at <= clock_timestamp() - make_interval(secs => %(days)s * 86400)
+                ORDER BY received_at LIMIT %(limit)s FOR UPDATE SKIP LOCKED)
+            RETURNING id),
+        mails AS (DELETE FROM desk.mails m USING gone WHERE m.quarantine_id = gone.id AND m.state = 'quarantined')
+        SELECT id FROM gone
         """, days, limit, state=state))
 
 

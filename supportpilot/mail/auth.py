@@ -7,7 +7,9 @@ from email.message import Message
 
 from supportpilot.mail.headers import fields
 
-_COMMENT = re.compile(r"\([^()]*\)")
+# A quoted string, a bracket, or anything else; what stands in quotes may have been written by the mail's sender.
+_PIECE = re.compile(r'"(?P<quoted>(?:[^"\\]|\\.)*)"|(?P<bracket>[()])|(?P<other>\\.|[^"()\\]+)', re.DOTALL)
+_HARMLESS = re.compile(r"[A-Za-z0-9.@_+-]+")
 _RESULT = re.compile(r"^\s*(dmarc|spf|dkim)\s*(?:/\s*\d+)?\s*=\s*(\w+)", re.IGNORECASE)
 _PROPERTY = re.compile(r"\b((?:header|smtp)\.[a-z]+)\s*=\s*\"?([^\s\";]+)", re.IGNORECASE)
 PASS = "pass"  # noqa: S105 -- a verdict
@@ -23,28 +25,47 @@ def is_authentic(message: Message, sender: str, authserv_id: str | None) -> bool
     domain = sender.rpartition("@")[2]
     if not (authserv_id and results and domain):
         return False
-    name, *found = _without_comments(results[0]).split(";")
+    name, *found = _plain(results[0]).split(";")
     if (name.split() or [""])[0].lower() != authserv_id.strip().lower():
         return False
     verdicts = [(match.group(1).lower(), match.group(2).lower(), _properties(text))
                 for text in found if (match := _RESULT.match(text))]
     dmarc = [(verdict, said) for method, verdict, said in verdicts if method == "dmarc"]
-    if any(verdict == PASS and said.get("header.from", domain) == domain for verdict, said in dmarc):
-        return True
-    if any(verdict not in {"none", "temperror", "permerror"} for verdict, _ in dmarc):
+    if any(verdict not in {PASS, "none", "temperror", "permerror"} for verdict, _ in dmarc):
         return False
+    if any(verdict == PASS for verdict, _ in dmarc):
+        return all(said.get("header.from", domain) == domain for verdict, said in dmarc if verdict == PASS)
     return any(verdict == PASS and _aligned(domain, _domain(method, said)) for method, verdict, said in verdicts)
 
 
-def _without_comments(text: str) -> str:
-    previous = ""
-    while previous != text:
-        previous, text = text, _COMMENT.sub(" ", text)
-    return text
+def _plain(text: str) -> str:
+    """Return a field without comments, and with a mark for each quoted string that could be taken for something else.
+
+    A server copies the envelope's sender into its result, and there a local part may be any quoted text: results,
+    properties and brackets in it are the sender's words. Of a field that does not end as it should nothing is believed.
+    """
+    depth, at, kept = 0, 0, []
+    while at < len(text):
+        piece = _PIECE.match(text, at)
+        if piece is None:
+            return ""
+        at = piece.end()
+        if piece["bracket"]:
+            depth += 1 if piece["bracket"] == "(" else -1
+            if depth < 0:
+                return ""
+        elif depth == 0:
+            quoted = piece["quoted"]
+            kept.append(piece["other"] if quoted is None else quoted if _HARMLESS.fullmatch(quoted) else "?")
+    return "".join(kept) if depth == 0 else ""
 
 
 def _properties(text: str) -> dict[str, str]:
-    return {name.lower(): value.lower() for name, value in _PROPERTY.findall(text)}
+    """The first value of a property is the server's; one that comes again is not."""
+    found: dict[str, str] = {}
+    for name, value in _PROPERTY.findall(text):
+        found.setdefault(name.lower(), value.lower())
+    return found
 
 
 def _domain(method: str, said: dict[str, str]) -> str:

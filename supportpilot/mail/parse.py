@@ -159,10 +159,8 @@ def _bounded(text: Split) -> Split:
 
 def _keys(recipients: list[str], references: tuple[str, ...], subject: str, found: Parts, views: Views) -> Keys:
     token = next((t for a in recipients if (t := tokens.ticket_of_address(views.secret, a))), None)
-    if token is None:
-        body = "\n".join([*found.plain, *found.html])[:MAX_FULL_CHARS]
-        token = tokens.ticket_of_body(views.secret, body)
-    return Keys(token, references, tokens.ticket_of_subject(subject))
+    body = "\n".join([*found.plain, *found.html])[:MAX_FULL_CHARS]
+    return Keys(token, references, tokens.ticket_of_body(views.secret, body), tokens.ticket_of_subject(subject))
 
 
 def body_for_inbox(mail: ParsedMail, limit: int) -> str:

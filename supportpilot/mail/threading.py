@@ -13,13 +13,15 @@ class Keys:
     """What a mail says about the mail before it, strongest first.
 
     Args:
-        token_ticket: ticket of a signed reply address or body marker; checked, so its bearer has a mail of ours.
+        token_ticket: ticket of a signed reply address; checked, so its bearer has a mail of ours.
         references: ids from In-Reply-To, then References newest first.
+        body_ticket: ticket of the signed marker in a body of ours that is quoted.
         subject_ticket: ticket named in the subject; a hint.
     """
 
     token_ticket: str | None = None
     references: tuple[str, ...] = ()
+    body_ticket: str | None = None
     subject_ticket: str | None = None
 
 

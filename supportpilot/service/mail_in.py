@@ -123,7 +123,7 @@ def _quarantine(desk: _Desk, sender: str, reason: str, mail: ParsedMail | None =
     with desk.db.transaction() as conn:
         if mail is not None:
             mails.note_facts(conn, desk.mail_id, _facts(mail))
-        mails.finish(conn, desk.mail_id, End("quarantined", reason, quarantine_id=kept))
+        _finish(conn, desk.mail_id, End("quarantined", reason, quarantine_id=kept))
     return Outcome(desk.mail_id, "quarantined", reason, quarantine_id=kept)
 
 
@@ -166,7 +166,7 @@ def _first_copy(conn: Connection, desk: _Desk, mail: ParsedMail) -> Row | None:
 def _repeat(conn: Connection, desk: _Desk, mail: ParsedMail, first: Row) -> Outcome:
     """The same mail by another door (its head differs there): the first answer again."""
     mails.note_facts(conn, desk.mail_id, _facts(mail))
-    mails.finish(conn, desk.mail_id, End("duplicate", f"the same as {first['id']}", first["ticket_id"], first["inbox_id"],
+    _finish(conn, desk.mail_id, End("duplicate", f"the same as {first['id']}", first["ticket_id"], first["inbox_id"],
                                          first["quarantine_id"]))
     return Outcome(desk.mail_id, first["state"], first["reason"], first["ticket_id"], first["inbox_id"],
                    first["quarantine_id"], duplicate=True)
@@ -197,7 +197,7 @@ def _letter(desk: _Desk, mail: ParsedMail, body: str) -> Outcome:
 
 def _threads_to(conn: Connection, mail: ParsedMail) -> tickets.TicketRow | None:
     """Return the ticket that a mail answers, the strongest key first."""
-    for ticket_id in (mail.keys.token_ticket, mails.ticket_of_ids(conn, mail.references)):
+    for ticket_id in (mail.keys.token_ticket, mails.ticket_of_ids(conn, mail.references), mail.keys.body_ticket):
         found = tickets.get(conn, ticket_id) if ticket_id else None
         if found is not None:
             return found
@@ -207,7 +207,7 @@ def _threads_to(conn: Connection, mail: ParsedMail) -> tickets.TicketRow | None:
 def _claim(conn: Connection, ticket: tickets.TicketRow, mail: ParsedMail) -> Claim:
     return Claim(verified=mail.verified, is_contact=mail.sender == ticket.contact,
                  is_listed=mails.is_listed(conn, ticket.id, ticket.contact, mail.sender),
-                 ticket_verified=ticket.verified, has_token=mail.keys.token_ticket == ticket.id)
+                 ticket_verified=ticket.verified, has_token=ticket.id in (mail.keys.token_ticket, mail.keys.body_ticket))
 
 
 def _message(mail: ParsedMail, body: str, *, joins: str | None = None, hint: str | None = None) -> InboundMessage:
@@ -272,8 +272,15 @@ def _end(desk: _Desk, mail: ParsedMail, end: End, *, duplicate: bool = False) ->
         mails.note_facts(conn, desk.mail_id, _facts(mail))
         if end.state in {"filed", "note"}:
             mailboxes.put_files(conn, desk.mail_id, end.ticket_id, mail.attachments)
-        mails.finish(conn, desk.mail_id, end)
+        _finish(conn, desk.mail_id, end)
     return Outcome(desk.mail_id, end.state, end.reason, end.ticket_id, end.inbox_id, duplicate=duplicate)
+
+
+def _finish(conn: Connection, mail_id: str, end: End) -> None:
+    """Close the mail, and the quarantine row that it was read from again: in one transaction, whoever does it."""
+    held = mails.finish(conn, mail_id, end)
+    if held is not None and end.state != "quarantined":
+        quarantine.accept(conn, held, end.inbox_id or mail_id)
 
 
 def _facts(mail: ParsedMail) -> Facts:
@@ -303,8 +310,6 @@ def retry(db: Database, settings: Settings, ports: Ports, quarantine_id: str) ->
     got = file(db, settings, ports, mail_id)
     if got.state == "quarantined":
         raise Refused(f"{quarantine_id} is still unusable: {got.reason}")
-    with db.transaction() as conn:
-        quarantine.accept(conn, quarantine_id, got.message_id or got.mail_id)
     return got
 
 

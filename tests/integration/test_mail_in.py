@@ -139,6 +139,34 @@ def test_a_signed_reply_address_and_a_marker_in_the_body_find_the_ticket(post: P
     assert post.take(marked).ticket_id == opened
 
 
+def test_of_two_keys_the_stronger_one_counts(post: PostOffice) -> None:
+    first = post.opened()
+    post.execute("UPDATE biz.tickets SET status = 'resolved', last_written_at = now() - interval '9 days'")
+    second = post.take(letter("别的事", message_id="<m9@example.com>", verified=True)).ticket_id
+    assert second not in (None, first)
+    quoting = answer(message_id="<q1@example.com>", body=f"还是不行\n{tokens.body_marker(SECRET, str(second))}")
+    assert post.take(quoting).ticket_id == first, "In-Reply-To goes before a marker in what is quoted"
+    to = tokens.reply_address(SECRET, OURS, str(second))
+    assert post.take(answer(message_id="<q2@example.com>", to=to)).ticket_id == second, "the signed address before In-Reply-To"
+
+
+def test_a_retried_mail_that_only_the_sweeper_files_is_no_longer_held(post: PostOffice, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened = post.opened()
+    refused = post.take(answer(sender=LISTED, verified=False))
+    assert refused.quarantine_id
+    post.execute("UPDATE desk.mails SET recipients = ARRAY[%s] WHERE ticket_id = %s AND direction = 'in'", LISTED, opened)
+    post.settings.mail_trust_senders = True
+    with monkeypatch.context() as away:
+        away.setattr(mail_in.intake, "receive", lambda *_, **__: (_ for _ in ()).throw(Unavailable("away")))
+        with pytest.raises(Unavailable):
+            mail_in.retry(post.db, post.settings, post.ports, refused.quarantine_id)
+    assert len(post.held()) == 1
+    assert mail_in.file(post.db, post.settings, post.ports, refused.mail_id).state == "filed"      # as the sweeper has it done
+    assert post.held() == []
+    with pytest.raises(Refused, match="became message"):
+        mail_in.retry(post.db, post.settings, post.ports, refused.quarantine_id)
+
+
 def test_a_subject_is_a_hint_that_only_the_tickets_customer_can_use(post: PostOffice) -> None:
     opened = post.opened()
     post.execute("UPDATE biz.tickets SET status = 'resolved'")
@@ -347,7 +375,7 @@ def test_the_next_answer_knows_what_to_refer_to(post: PostOffice) -> None:
     with post.db.connection() as conn:
         thread = mails.last_incoming(conn, opened)
     assert thread is not None
-    assert thread.message_id == "<m2@example.com>"
+    assert thread.references[-1] == "<m2@example.com>"
     assert thread.references == ("<m1@example.com>", SENT, "<m2@example.com>")
 
 

@@ -239,11 +239,15 @@ def test_settled_quarantine_goes_after_the_period_and_held_one_after_the_second(
     with office.db.transaction() as conn:
         held, settled = (quarantine.keep(conn, "generic", "x", b"raw", "why", name) for name in ("held", "settled"))
         quarantine.accept(conn, settled, "M1")
+        mail_id = mails.store(conn, RawMail("pipe", b"From: c@example.com"))
+        mails.finish(conn, mail_id, End("quarantined", "why", quarantine_id=held))
     days_pass(office, 100)
     assert retain(office) == {"quarantine": 1}
     assert [r["id"] for r in office.rows("SELECT id FROM desk.quarantine")] == [held]
     days_pass(office, 700)
+    assert [r["id"] for r in office.rows("SELECT id FROM desk.mails")] == [mail_id]
     assert retain(office) == {"quarantine": 1}
+    assert office.rows("SELECT id FROM desk.mails") == [], "what was read of it as a mail goes with it"
 
 
 def test_a_mail_s_bytes_go_after_the_period_its_words_after_the_second_and_machines_mails_at_once(office: Office) -> None:

@@ -19,7 +19,6 @@ CREATE TABLE desk.mails (
     external_id   text,
     content_hash  text NOT NULL DEFAULT '',
     message_id    text,
-    in_reply_to   text,
     "references"  text[] NOT NULL DEFAULT '{}',      -- newest first
     subject       text NOT NULL DEFAULT '',
     sender        text NOT NULL DEFAULT '',

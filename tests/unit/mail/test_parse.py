@@ -211,6 +211,17 @@ RESULTS = [
     ("mx.attacker.example; dmarc=pass header.from=example.com", False),
     (f"x ({MTA}); dmarc=pass header.from=example.com", False),
     (f"{MTA}; x=\"dmarc=pass header.from=example.com\"", False),
+    (f"{MTA}; dmarc=pass header.from=\"example.com\"", True),
+    # The envelope's sender as a server copies it: what stands in quotes is the sender's own word.
+    (f"{MTA}; dmarc=fail header.from=example.com; spf=pass smtp.mailfrom=\"a; dmarc=pass header.from=example.com\"@evil.example", False),
+    (f"{MTA}; dmarc=none header.from=example.com; spf=pass smtp.mailfrom=\"a; dmarc=pass header.from=example.com\"@evil.example", False),
+    (f"{MTA}; spf=pass smtp.mailfrom=\"a smtp.mailfrom=x@example.com\"@evil.example", False),
+    (f"{MTA}; spf=pass smtp.mailfrom=\"a\\\" smtp.mailfrom=x@example.com\"@evil.example", False),
+    (f"{MTA}; spf=pass (domain of \"a); dmarc=pass header.from=example.com\"@evil.example) smtp.mailfrom=evil.example", False),
+    (f"{MTA}; spf=pass smtp.mailfrom=evil.example smtp.mailfrom=x@example.com", False),
+    (f"{MTA}; dmarc=pass header.from=example.com; dmarc=fail header.from=example.com", False),
+    (f"{MTA}; dmarc=pass header.from=example.com (never closed", False),
+    (f"{MTA}; dmarc=pass header.from=example.com \"never closed", False),
     ("", False),
 ]
 
