@@ -6,7 +6,7 @@ import json
 from decimal import Decimal
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Depends, Request
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.concurrency import run_in_threadpool
@@ -16,6 +16,7 @@ from producer.web.amounts import amount_of, check_currency
 from producer.web.auth import BearerOf, require
 from producer.web.body import read_body
 from producer.web.errors import answer
+from producer.web.ids import plain_ids
 from producer.web.state import Site, SiteOf
 from supportpilot.db.approvals import Approval
 from supportpilot.desk.rules import APPROVAL
@@ -25,7 +26,7 @@ from supportpilot.service import dossier, ticket
 from supportpilot.service.approval import Verdict
 from supportpilot.service.approvers import Approver
 
-router = APIRouter(prefix="/api")
+router = APIRouter(prefix="/api", dependencies=[Depends(plain_ids)])
 
 DECISION_BYTES = 20_000
 REASON_CHARS = 2000
@@ -49,13 +50,13 @@ class Decision(BaseModel):
     facts: str | None = None
 
 
-@router.get("/tickets/{ticket_id}")
+@router.api_route("/tickets/{ticket_id}", methods=["GET", "HEAD"])
 def get_ticket(ticket_id: str, site: SiteOf, _: BearerOf) -> JSONResponse:
     """Return what `supportpilot ticket show --json` prints."""
     return JSONResponse(plain(ticket.show(site.db, site.settings, ticket_id)))
 
 
-@router.get("/approvals")
+@router.api_route("/approvals", methods=["GET", "HEAD"])
 def list_approvals(site: SiteOf, _: BearerOf, status: str | None = None) -> JSONResponse:
     """Return approvals, oldest first; `status` narrows them down."""
     if status is not None and status not in APPROVAL:
@@ -63,7 +64,7 @@ def list_approvals(site: SiteOf, _: BearerOf, status: str | None = None) -> JSON
     return JSONResponse({"approvals": plain(service.list_approvals(site.db, status))})
 
 
-@router.get("/approvals/{approval_id}")
+@router.api_route("/approvals/{approval_id}", methods=["GET", "HEAD"])
 def get_approval(approval_id: str, site: SiteOf, _: BearerOf) -> JSONResponse:
     """Return one approval with its evidence, the version and the mark of the facts that a decision sends back."""
     return JSONResponse(plain(dossier.read(site.db, site.settings, approval_id).as_dict()))

@@ -13,6 +13,7 @@ from starlette.responses import Response
 from producer.web.amounts import amount_of
 from producer.web.auth import StaffOf, need
 from producer.web.forms import Form, FormOf
+from producer.web.ids import plain_ids
 from producer.web.pages import page, see_other
 from producer.web.state import Site, SiteOf
 from supportpilot.db.approvals import Approval
@@ -25,7 +26,7 @@ from supportpilot.service.approval import Verdict
 from supportpilot.service.approvers import Approver
 from supportpilot.service.dossier import Dossier
 
-router = APIRouter(prefix="/approvals")
+router = APIRouter(prefix="/approvals", dependencies=[Depends(plain_ids)])
 
 FILTERS = ("pending", "mine", "decided")
 REASON_CHARS = 2000
@@ -45,7 +46,7 @@ class Trouble:
     typed: dict[str, str] = field(default_factory=dict)
 
 
-@router.get("")
+@router.api_route("", methods=["GET", "HEAD"])
 def list_approvals(request: Request, site: SiteOf, who: StaffOf) -> Response:
     """Return the list: what waits, what waits for me, what is decided."""
     asked = request.query_params.get("show", "pending")
@@ -55,7 +56,7 @@ def list_approvals(request: Request, site: SiteOf, who: StaffOf) -> Response:
                 rows=[dict(row) | {"asked": row["request"].get("request") or {}} for row in rows])
 
 
-@router.get("/{approval_id}")
+@router.api_route("/{approval_id}", methods=["GET", "HEAD"])
 def show_approval(approval_id: str, request: Request, site: SiteOf, who: StaffOf) -> Response:
     """Return one request with its evidence and, for who may decide, the forms."""
     return _page(request, site, who, dossier.read(site.db, site.settings, approval_id))

@@ -84,7 +84,7 @@ BearerOf = Annotated[Approver, Depends(bearer)]
 
 # login and logout -----------------------------------------------------------------------------------
 
-@router.get(LOGIN)
+@router.api_route(LOGIN, methods=["GET", "HEAD"])
 def login_page(request: Request, site: SiteOf) -> Response:
     """Ask for the token; whoever is logged in goes on."""
     onward = local(request.query_params.get("next", ""))
@@ -133,7 +133,10 @@ def is_https(site: Site) -> bool:
 
 def local(path: str) -> str:
     """Return a path of ours, "/" for everything else: a second slash or a backslash would lead to another host."""
-    parts = urlsplit(path[:500].replace("\\", "/")) if path.isprintable() else urlsplit("")
+    try:
+        parts = urlsplit(path[:500].replace("\\", "/")) if path.isprintable() else urlsplit("")
+    except ValueError:      # what looks like a host and is none
+        return "/"
     if parts.scheme or parts.netloc or not parts.path.startswith("/") or parts.path.startswith("//"):
         return "/"
     return parts.path + (f"?{parts.query}" if parts.query else "")

@@ -75,7 +75,10 @@ async def follow(token: str, request: Request, site: SiteOf) -> Response:
         step = customer_page.step_of(news)
         return None if step is None else sse("step", json.dumps({"text": t(f"customer.step.{step}")}, ensure_ascii=False))
 
-    return StreamingResponse(stream(site.streams, page.opened.ticket_id, shown), media_type="text/event-stream",
+    def allowed() -> bool:
+        return customer_page.still_opens(site.db, site.settings, token)
+
+    return StreamingResponse(stream(site.streams, page.opened.ticket_id, shown, allowed), media_type="text/event-stream",
                              headers={**PRIVATE, "x-accel-buffering": "no"})
 
 

@@ -13,7 +13,7 @@ from supportpilot.service import approval
 router = APIRouter()
 
 
-@router.get("/")
+@router.api_route("/", methods=["GET", "HEAD"])
 def home(request: Request, site: SiteOf, who: StaffOf) -> Response:
     """Return links to approvals and tickets, with how many wait."""
     return page(request, "home.html", name=who.name, waiting=approval.count_pending(site.db))

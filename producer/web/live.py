@@ -6,19 +6,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Header
+from fastapi import APIRouter, Depends, Header, Request
 from fastapi.responses import StreamingResponse
 from starlette.concurrency import run_in_threadpool
 
 from producer.web.auth import staff
 from producer.web.ids import plain_ids
+from producer.web.session import secret_of
 from producer.web.state import Site, SiteOf
 from producer.web.streams import News, Pulse, sse, stream
 from supportpilot.db.events import Event
-from supportpilot.service import ticket_page
+from supportpilot.service import approvers, ticket_page
 from supportpilot.service.approvers import Approver
 
 router = APIRouter(dependencies=[Depends(plain_ids)])
@@ -28,16 +29,20 @@ MOST_DIGITS = 18
 
 
 @router.get("/tickets/{ticket_id}/live")
-async def follow(ticket_id: str, site: SiteOf, _: Annotated[Approver, Depends(staff)],
+async def follow(ticket_id: str, request: Request, site: SiteOf, _: Annotated[Approver, Depends(staff)],
                  last_event_id: Annotated[str, Header()] = "") -> StreamingResponse:
     """Tell what happens on the ticket: `turn`, `step`, `tool`, `token`, `end`; `changed` when anything else has; `gone`."""
     await run_in_threadpool(ticket_page.exists, site.db, ticket_id)
     known = int(last_event_id) if last_event_id.isascii() and last_event_id.isdigit() and len(last_event_id) <= MOST_DIGITS else None
-    return StreamingResponse(followed(site, ticket_id, known), media_type="text/event-stream", headers=HEADERS)
+    secret = secret_of(request)
+    news = followed(site, ticket_id, known, lambda: approvers.by_session(site.db, secret) is not None)
+    return StreamingResponse(news, media_type="text/event-stream", headers=HEADERS)
 
 
-async def followed(site: Site, ticket_id: str, known: int | None) -> AsyncIterator[bytes]:
+async def followed(site: Site, ticket_id: str, known: int | None, allowed: Callable[[], bool]) -> AsyncIterator[bytes]:
     """Yield what was missed since `known` (None: of the turn that runs), then the news, none of it twice.
+
+    Until `allowed` says no.
 
     The first pulse comes when the ticket is watched, so what was missed is read then and nothing falls between the two;
     what came before that is among it.
@@ -54,7 +59,7 @@ async def followed(site: Site, ticket_id: str, known: int | None) -> AsyncIterat
         newest = news.id
         return told(news)
 
-    async for chunk in stream(site.streams, ticket_id, shown):
+    async for chunk in stream(site.streams, ticket_id, shown, allowed):
         yield chunk
         if watched and not asked:
             asked = True

@@ -31,12 +31,12 @@ def page(request: Request, template: str, status: int = 200, *, t: Texts | None 
     """Return a page of the frame `base.html`.
 
     Besides `values` a template has: `t` (words), `who` (the staff's person or None), `csrf`, `form_key()` (a new one for
-    each form), `path`, `span(seconds)`. `t` is given where the language is not the reader's to choose first.
+    each form), `path`, `readable` (the address can be loaded again), `span(seconds)`. `t` is given where the language is not the reader's to choose first.
     """
     words = t or texts(request)
     html = environment().get_template(template).render(
         {"t": words, "who": getattr(request.state, "who", None), "csrf": csrf_of(request), "form_key": new_form_key,
-         "path": request.url.path, "span": lambda seconds: formats.span(seconds, words),
+         "path": request.url.path, "readable": request.method in {"GET", "HEAD"}, "span": lambda seconds: formats.span(seconds, words),
          "took": lambda seconds: formats.took(seconds, words),
          "said": said(request, words), **values})
     answer = HTMLResponse(html, status_code=status, headers={"content-security-policy": PAGE_POLICY})

@@ -16,6 +16,8 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
+from starlette.concurrency import run_in_threadpool
+
 from supportpilot.db import events, links
 from supportpilot.db.events import LIVE_CHANNEL, Event
 from supportpilot.db.pool import Connection, connect, translated
@@ -30,8 +32,9 @@ FEED_LENGTH = 1000              # news that a slow reader may leave unread befor
 WAIT_SECONDS = 0.2
 PULSE_SECONDS = 1.0
 RECONNECT_SECONDS = 2.0
-STREAM_SECONDS = 600.0          # then the browser connects anew, and its right to look is asked again
+STREAM_SECONDS = 600.0          # then the browser connects anew
 PING_SECONDS = 15.0
+RIGHT_SECONDS = 5.0             # between two looks whether a reader may still look: logged out, revoked, link renewed
 
 
 class Full(Exception):
@@ -240,18 +243,28 @@ def sse(name: str, data: str) -> bytes:
     return f"event: {name}\ndata: {data}\n\n".encode()
 
 
-async def stream(streams: Streams, ticket_id: str, shown: Callable[[News], bytes | None]) -> AsyncIterator[bytes]:
+def _always() -> bool:
+    return True
+
+
+async def stream(streams: Streams, ticket_id: str, shown: Callable[[News], bytes | None],
+                 allowed: Callable[[], bool] = _always) -> AsyncIterator[bytes]:
     """Yield a ticket's news as server-sent events until the ticket is gone, the time is over or the server stops.
 
-    `shown` turns a piece of news into bytes, None for what this reader is not told. Full: the reader is told to come back.
+    `allowed` is asked every `RIGHT_SECONDS`, in a thread: who may not look any more is told nothing more. `shown` turns a piece of news into bytes, None for what this reader is not told. Full: the reader is told to come back.
     """
     try:
         async with streams.watch(ticket_id) as feed:
             yield b"retry: 3000\n\n"
             until = time.monotonic() + STREAM_SECONDS
             ping_at = time.monotonic() + PING_SECONDS
+            ask_at = time.monotonic() + RIGHT_SECONDS
             while time.monotonic() < until and not (streams.stopped or feed.overrun):
                 news = await feed.next(0.5)
+                if time.monotonic() >= ask_at:
+                    if not await run_in_threadpool(allowed):
+                        return
+                    ask_at = time.monotonic() + RIGHT_SECONDS
                 if news is not None and (told := shown(news)) is not None:
                     yield told
                 if isinstance(news, Pulse) and news.mark is None:

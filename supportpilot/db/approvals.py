@@ -43,6 +43,7 @@ class Approval:
     first_amount: Decimal | None = None
     first_version: int | None = None
     first_reason: str | None = None
+    first_facts: str | None = None
 
 
 @dataclass(frozen=True)
@@ -67,6 +68,7 @@ class Decided:
     amount: Decimal | None
     seen_version: int
     customer_reason: str = ""
+    seen_facts: str = ""
 
 
 def _record(row: Row | None) -> Approval | None:
@@ -124,15 +126,16 @@ def note_first(conn: Connection, approval_id: str, first: Decided) -> None:
     conn.execute(
         """
         UPDATE desk.approvals SET first_by = %s, first_amount = %s, first_version = %s, first_reason = %s,
-               customer_reason = %s, first_at = clock_timestamp()
+               first_facts = %s, customer_reason = %s, first_at = clock_timestamp()
         WHERE id = %s AND status = 'pending'
-        """, (first.by, first.amount, first.seen_version, first.reason, first.customer_reason, approval_id))
+        """, (first.by, first.amount, first.seen_version, first.reason, first.seen_facts,
+              first.customer_reason, approval_id))
 
 
 def forget_first(conn: Connection, approval_id: str) -> None:
     """Take the first of two approvals away: one person has decided alone."""
     conn.execute("UPDATE desk.approvals SET first_by = NULL, first_at = NULL, first_amount = NULL, first_version = NULL, "
-                 "first_reason = NULL WHERE id = %s", (approval_id,))
+                 "first_reason = NULL, first_facts = NULL WHERE id = %s", (approval_id,))
 
 
 def assign(conn: Connection, approval_id: str, name: str | None) -> None:
@@ -233,11 +236,13 @@ def pending_of_ticket(conn: Connection, ticket_id: str) -> Approval | None:
 
 def rows(conn: Connection, *, status: str | None = None, ticket_id: str | None = None,
          limit: int = 200) -> list[Approval]:
-    """Return approvals, oldest first."""
+    """Return approvals, oldest first; of more than `limit` the newest."""
     found = conn.execute(
         """
-        SELECT * FROM desk.approvals
-        WHERE (%(status)s::text IS NULL OR status = %(status)s) AND (%(ticket)s::text IS NULL OR ticket_id = %(ticket)s)
-        ORDER BY created_at LIMIT %(limit)s
+        SELECT * FROM (
+            SELECT * FROM desk.approvals
+            WHERE (%(status)s::text IS NULL OR status = %(status)s) AND (%(ticket)s::text IS NULL OR ticket_id = %(ticket)s)
+            ORDER BY created_at DESC LIMIT %(limit)s) newest
+        ORDER BY created_at
         """, {"status": status, "ticket": ticket_id, "limit": limit}).fetchall()
     return [a for r in found if (a := _record(r)) is not None]

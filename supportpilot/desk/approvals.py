@@ -67,7 +67,8 @@ def decide(conn: Connection, approval_id: str, verdict: Verdict) -> Approval:
     seen = _check_version(conn, approval, verdict, ticket.last_seq if ticket else approval.version)
     amount = _check_amount(approval, verdict)
     shown = _check_facts(conn, approval, verdict)
-    _write(conn, approval, Decided(status, verdict.by, verdict.reason, amount, seen, verdict.customer_reason), shown)
+    _write(conn, approval, Decided(status, verdict.by, verdict.reason, amount, seen, verdict.customer_reason,
+                                    evidence.fingerprint(shown)), shown)
     return approvals.get(conn, approval_id) or approval
 
 
@@ -87,8 +88,8 @@ def _write(conn: Connection, approval: Approval, decided: Decided, shown: eviden
         approvals.forget_first(conn, approval.id)
         approvals.decide(conn, approval.id, decided)
     audit.record(conn, decided.by, action, ticket_id=approval.ticket_id, subject=approval.id, detail={
-        "reason": decided.reason, "amount": str(decided.amount) if decided.amount else None,
-        "seen_version": decided.seen_version, "seen": dict(shown), "seen_facts": evidence.fingerprint(shown)})
+        "reason": decided.reason, "customer_reason": decided.customer_reason, "amount": str(decided.amount) if decided.amount else None,
+        "seen_version": decided.seen_version, "seen": dict(shown), "seen_facts": decided.seen_facts})
 
 
 def needs_two(approval: Approval, amount: Decimal | None) -> bool:
@@ -97,15 +98,21 @@ def needs_two(approval: Approval, amount: Decimal | None) -> bool:
 
 
 def _repeats(approval: Approval, decided: Decided) -> bool:
-    """Say whether this is the first approval once more: the same person, the same amount, the same version."""
+    """Say whether this is the first approval once more: the same person, on the same grounds, with the same words."""
     return (approval.first_by is not None and rules.folded_name(approval.first_by) == rules.folded_name(decided.by)
-            and (approval.first_amount, approval.first_version) == (decided.amount, decided.seen_version))
+            and _same_grounds(approval, decided)
+            and (approval.first_reason, approval.customer_reason) == (decided.reason, decided.customer_reason))
 
 
 def _agrees(approval: Approval, decided: Decided) -> bool:
-    """Say whether another person has approved the same amount on the same version."""
+    """Say whether another person has approved the same amount on the same version and the same facts."""
     return (approval.first_by is not None and rules.folded_name(approval.first_by) != rules.folded_name(decided.by)
-            and (approval.first_amount, approval.first_version) == (decided.amount, decided.seen_version))
+            and _same_grounds(approval, decided))
+
+
+def _same_grounds(approval: Approval, decided: Decided) -> bool:
+    return (approval.first_amount, approval.first_version, approval.first_facts) == (
+        decided.amount, decided.seen_version, decided.seen_facts)
 
 
 def _said_before(approval: Approval, verdict: Verdict) -> bool:

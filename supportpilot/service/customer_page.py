@@ -13,7 +13,7 @@ from supportpilot.config import Settings
 from supportpilot.db import inbox, links
 from supportpilot.db.events import Event
 from supportpilot.db.pool import Connection, Database
-from supportpilot.errors import Refused, Unusable
+from supportpilot.errors import NotFound, Refused, Unusable
 from supportpilot.memory.entries import language_of_text
 from supportpilot.service import intake
 from supportpilot.service.links import Opened, open_link
@@ -80,6 +80,16 @@ def look(db: Database, settings: Settings, token: str) -> Page:
         pulse = links.pulses(conn, [opened.ticket_id])[opened.ticket_id]
         return Page(opened, language_of_text(own_words), face["subject"], _state(face), lines[-SHOWN_LINES:], pulse,
                     cut=len(lines) > SHOWN_LINES)
+
+
+def still_opens(db: Database, settings: Settings, token: str) -> bool:
+    """Say whether a token opens its page at this moment."""
+    with db.connection() as conn:
+        try:
+            open_link(conn, settings, token)
+        except NotFound:
+            return False
+    return True
 
 
 def _line(row: Mapping[str, Any], own_name: str) -> Line:

@@ -108,6 +108,8 @@ def look(db: Database, settings: Settings, ticket_id: str) -> TicketPage:
     Raises:
         NotFound: no such ticket; `Erased` if its customer was erased.
     """
+    with db.connection() as conn:       # before what it stands for: a change in between shows at the next pulse, not never
+        pulse = links.pulses(conn, [ticket_id]).get(ticket_id, "")
     shown = ticket.show(db, settings, ticket_id)
     with db.snapshot() as conn:
         face = ticket_pages.face(conn, ticket_id)
@@ -115,7 +117,6 @@ def look(db: Database, settings: Settings, ticket_id: str) -> TicketPage:
             raise erasures.absent(conn, ticket_id)
         went = timeline(conn, ticket_id, shown["tool_log"])
         by_humans = ticket_pages.human_deliveries(conn, ticket_id)
-        pulse = links.pulses(conn, [ticket_id]).get(ticket_id, "")
     running = any(turn.status == "running" for turn in went.turns)
     can = frozenset(deed for deed in ("release", "resolve") if TICKET[shown["status"]].get(deed, shown["status"]) != shown["status"])
     return TicketPage(shown, face, conversation(shown, face, by_humans), went, _profile(db, face["customer_id"]), pulse, running, can)

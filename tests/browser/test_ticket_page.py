@@ -118,6 +118,25 @@ def test_a_reply_written_on_a_phone_with_the_keyboard_alone(
     page.get_by_text("暂存，助手尚未读到").first.wait_for()
 
 
+def test_a_refused_action_is_sent_once_and_what_is_being_written_stays(
+        open_page: Any, staff: Staff, db: Database, stack_settings: Settings) -> None:
+    ticket_id = write(db, stack_settings, Ports(), "同步失败").ticket_id
+    page = open_page(who=staff("王芳", "agent"))
+    sent: list[str] = []
+    page.on("request", lambda request: sent.append(request.url) if request.method == "POST" else None)
+    page.goto(f"/tickets/{ticket_id}")
+    page.get_by_role("button", name="标记为已解决").click()
+    page.get_by_role("alert").wait_for()
+    assert page.url.endswith("/resolve")
+    page.get_by_label("回复客户").fill("写了一半")
+    wait_for(lambda: watched(db, ticket_id), 20, "the watch mark")
+    write(db, stack_settings, Ports(), "第二条", ticket_id)
+    page.locator(".said.held", has_text="第二条").wait_for()
+    assert page.get_by_label("回复客户").input_value() == "写了一半"
+    assert [url.rsplit("/", 1)[1] for url in sent] == ["resolve"]
+    assert rows(db, "SELECT id FROM desk.audit WHERE action = 'ticket.resolve'") == []
+
+
 def test_what_others_do_shows_without_a_reload_and_hostile_text_runs_nowhere(
         open_page: Any, staff: Staff, db: Database, stack_settings: Settings) -> None:
     ticket_id = write(db, stack_settings, Ports(), EVIL, subject=EVIL, contact_name=EVIL).ticket_id

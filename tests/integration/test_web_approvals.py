@@ -15,7 +15,7 @@ from fixtures.site import Person, Staff
 from producer.web.amounts import amount_of
 from supportpilot.db.pool import Database
 from supportpilot.errors import Unusable
-from supportpilot.service import approval, ticket, turn
+from supportpilot.service import approval, customer, ticket, turn
 from supportpilot.service.approval import Verdict
 
 pytestmark = pytest.mark.integration
@@ -99,14 +99,19 @@ def test_looking_changes_nothing(office: Office, staff: Staff) -> None:
     person = staff()
     before = row(office), office.rows("SELECT * FROM desk.audit WHERE subject = 'A000001'")
     person.get("/approvals/A000001?decision=approve&amount=1")
-    person.client.head("/approvals/A000001")
+    for path in ("/approvals/A000001", "/approvals"):
+        assert person.client.head(path).status_code == 200
     assert person.client.get(DECISION).status_code == 405
     assert (row(office), office.rows("SELECT * FROM desk.audit WHERE subject = 'A000001'")) == before
 
 
 def test_an_unknown_approval_is_a_page_that_says_so(staff: Staff) -> None:
-    assert "没有这个页面" in staff().get("/approvals/A999999", 404)
-    assert staff("李强").api.get("/api/approvals/A999999").status_code == 404
+    person = staff()
+    assert "没有这个页面" in person.get("/approvals/A999999", 404)
+    assert person.client.get("/approvals/%00").status_code == 404
+    api = staff("李强").api
+    for path in ("/api/approvals/%00", "/api/tickets/%00", "/api/approvals/A999999"):
+        assert api.get(path).status_code == 404
 
 
 @pytest.mark.parametrize("lang", ["zh", "en"])
@@ -275,7 +280,16 @@ def test_what_has_expired_cannot_be_decided_and_the_page_says_so(office: Office,
     assert "没有人及时决定" in person.get("/approvals/A000001")
 
 
-def test_a_withdrawn_request_and_an_erased_one_say_so(office: Office, staff: Staff) -> None:
+def test_of_an_erased_ticket_no_request_is_left(office: Office, staff: Staff) -> None:
+    person = staff()
+    page = person.get("/approvals/A000001")
+    customer.erase(office.db, "wang@example.com", "管理")
+    assert person.client.get("/approvals/A000001").status_code == 404
+    assert approve(person, page).status_code == 404
+    assert office.rows("SELECT 1 FROM biz.refunds") == []
+
+
+def test_a_withdrawn_request_says_so(office: Office, staff: Staff) -> None:
     person = staff()
     page = person.get("/approvals/A000001")
     ticket.reply(office.db, office.ports, "T000001", "我来", "同事")
@@ -294,6 +308,19 @@ def dear(db: Database) -> Office:
     give_paid_invoice(office, amount="8990.00")
     office.work(office.write("账单 INV-1 重复扣款,请退款").ticket_id)
     return office
+
+
+def test_the_second_person_reads_what_the_customer_is_told_and_agrees_to_the_same_facts(dear: Office, staff: Staff) -> None:
+    one, two = staff("王芳"), staff("李强")
+    assert approve(one, one.get("/approvals/A000001"), customer_reason="给您添麻烦了").status_code == 303
+    page = two.get("/approvals/A000001")
+    assert "给您添麻烦了" in page
+    dear.execute("UPDATE biz.tickets SET verified = false")
+    assert approve(two, page).status_code == 409
+    assert approve(two, two.get("/approvals/A000001")).status_code == 303
+    assert row(dear)["status"] == "pending", "the first one saw other facts: this is the first of two now"
+    assert approve(one, one.get("/approvals/A000001")).status_code == 303
+    assert row(dear)["status"] == "approved"
 
 
 def test_above_the_limit_two_different_people_have_to_approve(dear: Office, staff: Staff) -> None:

@@ -109,6 +109,7 @@ def test_a_form_that_cannot_be_read_is_a_clean_refusal(staff: Staff, body: bytes
     ("/approvals/A000001?x=1", "/approvals/A000001?x=1"), ("//evil.example", "/"), ("https://evil.example/", "/"),
     ("/\\evil.example", "/"), ("\\\\evil.example", "/"), ("javascript:alert(1)", "/"), ("approvals", "/"), ("", "/"),
     ("/a\r\nset-cookie: x=1", "/"), ("http:evil.example", "/"), ("/%2f/evil.example", "/%2f/evil.example"),
+    ("//[", "/"), ("//[::1", "/"), ("//℀x", "/"),
 ])
 def test_the_login_leads_only_to_our_own_pages(given: str, leads_to: str) -> None:
     assert local(given) == leads_to

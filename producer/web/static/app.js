@@ -1,9 +1,8 @@
 "use strict";
-// Pages work without this file: it asks before what cannot be undone, and keeps a second click from being sent.
+// Pages work without this file: it keeps a second click from being sent.
 document.addEventListener("submit", (event) => {
   const form = event.target;
-  const question = (event.submitter && event.submitter.dataset.confirm) || form.dataset.confirm;
-  if (form.dataset.sent || (question && !window.confirm(question))) {
+  if (form.dataset.sent) {
     event.preventDefault();
     return;
   }

@@ -9,6 +9,8 @@
   const text = document.getElementById("live-text");
   const problem = document.getElementById("live-problem");
   const SHOWN = 20;
+  // Not this page's address: after a refused action that is the action's, and loading it again would send it again.
+  const home = `/tickets/${encodeURIComponent(page.dataset.ticket)}`;
   let busy = false, again = false, turn = "";
 
   function add(words, kind) {
@@ -58,10 +60,11 @@
     }
     busy = true;
     try {
-      const answer = await fetch(window.location.pathname, {cache: "no-store", headers: {accept: "text/html"}});
+      const answer = await fetch(home, {cache: "no-store", headers: {accept: "text/html"}});
       const fresh = new DOMParser().parseFromString(await answer.text(), "text/html").getElementById("ticket");
       if (answer.ok && fresh) exchange(fresh);
-      else window.location.reload();
+      else if (answer.redirected || answer.status === 404 || answer.status === 410) window.location.assign(home);
+      else say(page.dataset.lost);      // the server is away for a moment: what is being written stays
     } catch {
       say(page.dataset.lost);
     } finally {
@@ -73,7 +76,7 @@
     }
   }
 
-  const stream = new EventSource(`/tickets/${encodeURIComponent(page.dataset.ticket)}/live`);
+  const stream = new EventSource(`${home}/live`);
   const on = (name, shown) => stream.addEventListener(name, (event) => shown(JSON.parse(event.data)));
   on("turn", (data) => begin(data.turn));
   on("step", (data) => {
@@ -102,7 +105,7 @@
   });
   on("gone", () => {
     stream.close();
-    window.location.reload();
+    window.location.assign(home);
   });
   on("full", () => say(page.dataset.full));
   stream.addEventListener("open", () => say(""));

@@ -67,7 +67,6 @@ WORDS: dict[str, tuple[str, str]] = {
     "approval.customer": ("客户", "Customer"),
     "approval.reason": ("客户的理由（助手转述）", "Reason, in the agent's words"),
     "approval.ticket": ("工单", "Ticket"),
-    "approval.channel": ("渠道", "Channel"),
     "approval.asked_at": ("请求时间", "Asked"),
     "approval.expires_at": ("截止时间", "Decide before"),
     "approval.assigned": ("分配给", "Assigned to"),

@@ -47,7 +47,6 @@ WORDS: dict[str, tuple[str, str]] = {
     "error.503": ("请稍后再试；什么都没有丢失。", "Try again in a moment; nothing is lost."),
     "error.500.title": ("出错了", "Something went wrong"),
     "error.500": ("服务器日志里有详情。", "The server's log says more."),
-    "back": ("返回", "Back"),
     "done.again": ("这次提交之前已经处理过，没有重复执行。", "This was sent before and was not done again."),
     "age.now": ("不到 1 分钟", "less than a minute"),
     "age.minutes": ("{n} 分钟", "{n} min"),

@@ -34,7 +34,6 @@ WORDS: dict[str, tuple[str, str]] = {
     "delivery.unknown": ("送达情况不明", "delivery unknown"),
     "delivery.failed": ("发送失败", "not delivered"),
     "delivery.withheld": ("未发送（人工已接手）", "not sent: a human took over"),
-    "ticket.erased": ("已删除", "erased"),
     "ticket.conversation": ("对话", "Conversation"),
     "ticket.customer": ("客户", "Customer"),
     "ticket.agent": ("助手", "Agent"),

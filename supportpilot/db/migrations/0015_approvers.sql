@@ -39,5 +39,6 @@ ALTER TABLE desk.approvals
     ADD COLUMN first_at        timestamptz,
     ADD COLUMN first_amount    numeric(12, 2),
     ADD COLUMN first_version   bigint,
-    ADD COLUMN first_reason    text;
+    ADD COLUMN first_reason    text,
+    ADD COLUMN first_facts     text;      -- fingerprint of the facts that the first of two people saw
 CREATE INDEX ON desk.approvals (status, created_at);
