@@ -26,17 +26,21 @@ _FILLER = re.compile(
     r"|(?<![a-z])(?:so much|very much|very|a lot|again|many|a million|for (?:your|the|all your) (?:help|reply|answer)|now|you|all|it|that|i|and)(?![a-z])")
 _GREETING = re.compile(r"[你您早午上安晚家]好|(?<![a-z])(?:hello|hi|hey)(?![a-z])")
 _GOES_ON = re.compile(
-    r"\d|但|不过|可是|然而|只是|还|另外|再|没|不|别|请|帮|想|要|怎|什么|哪|几|多少|如何|能否|可否|是否|为何|[吗么]|呢|退|投诉|报错|失败|错"
-    r"|(?<![a-z])(?:but|however|although|still|not|no|never|also|another|please|can|could|would|how|what|why|when|where|which|who"
+    r"\d|@|取消|确认|同意|关闭|注销|升级|续费|账号|帐号|账户|邮箱|但|不过|可是|然而|只是|还|另外|再|没|不|别|请|帮|想|要|怎|什么|哪|几|多少|如何|能否|可否|是否|为何|[吗么]|呢|退|投诉|报错|失败|错"
+    r"|(?<![a-z])(?:cancel|confirm\w*|agree\w*|go ahead|proceed|yes|account|upgrade|renew|close|but|however|although|still|not|no|never|also|another|please|can|could|would|how|what|why|when|where|which|who"
     r"|help me|need|want|refund|error|fail\w*|wrong|\w+n't)(?![a-z])")
 _LINK = re.compile(r"\]\([^()\s]{0,300}|https?://\S+")
 _SENTENCE = re.compile(r"[^。.!?;\n]+[。.!?;]*")
 _ASKS_FOR = re.compile(
-    r"(?:请问|请您?|麻烦您?|需要您)(?:先|再|尽快)?(?:提供|告知|告诉|确认|补充|回复|选择|说明|发)|[吗呢]\W*$"
+    r"(?:请问|请您?|麻烦您?|需要您)(?:先|再|尽快)?(?:提供|告知|告诉|确认|补充|回复|选择|说明|发)"
     r"|(?<![a-z])(?:please|could you|can you) (?:provide|tell|confirm|reply|send|share|let us know)")
-_OFFERS = re.compile(
-    r"如|若|要是|的话|后续|随时|还有.{0,10}(?:问题|疑问|需要|可以帮|能帮|帮到)|其[他它].{0,6}(?:问题|疑问|需要|帮)"
-    r"|(?<![a-z])(?:if|anything else|any (?:other|further|more) questions?|feel free|whenever|should you)(?![a-z])")
+# "Is there anything else?" waits for nothing. A question with an "if" in it does: the customer's "yes" answers it.
+_CLOSES = re.compile(
+    r"还有(?:什么|其[他它]|别的|任何)?(?:问题|疑问)|还有(?:什么|其[他它]|别的|任何).{0,6}(?:需要|帮)|(?:其[他它]|别的).{0,6}(?:问题|疑问|需要|帮)"
+    r"|(?<![a-z])(?:anything else|any (?:other|further|more) questions?)(?![a-z])")
+_CONDITIONAL = re.compile(r"如|若|要是|的话|后续|随时|(?<![a-z])(?:if|feel free|whenever|should you)(?![a-z])")
+_CONSENT = re.compile(r"确认|同意|愿意|(?<![a-z])(?:confirm|agree|consent)")
+_QUESTION = re.compile(r"\?|[吗呢]\W*$")
 
 
 def is_bare_thanks(text: str) -> bool:
@@ -64,11 +68,19 @@ def might_be_thanks(text: str) -> bool:
 def ends_with_question(text: str) -> bool:
     """Tell whether a text asks something at its end, so that even "好的,谢谢" answers it.
 
-    An offer ("还有其他问题吗?") waits for no answer, and the question mark of a link asks nothing.
+    An offer ("还有其他问题吗?", "如仍不行,请提供截图。") waits for no answer, and the question mark of a link asks nothing. What
+    asks for a yes is no offer, whatever condition stands before it; a doubt means that it asks.
     """
     tail = _LINK.sub("", _plain(text.strip()[-TAIL_CHARS:]))[-LAST_CHARS:]
-    return any(("?" in sentence or _ASKS_FOR.search(sentence)) and not _OFFERS.search(sentence)
-               for sentence in _SENTENCE.findall(tail))
+    return any(_waits(sentence) for sentence in _SENTENCE.findall(tail))
+
+
+def _waits(sentence: str) -> bool:
+    if _CLOSES.search(sentence):
+        return False
+    if _QUESTION.search(sentence):
+        return True
+    return bool(_ASKS_FOR.search(sentence)) and not (_CONDITIONAL.search(sentence) and not _CONSENT.search(sentence))
 
 
 def _asks(text: str) -> bool:

@@ -123,12 +123,13 @@ def set_status(conn: Connection, ticket_id: str, status: str) -> None:
 
 
 def close_again(conn: Connection, ticket_id: str, message_ids: Sequence[str]) -> None:
-    """Resolve a locked ticket as it was before one of these messages opened it; nothing if none did."""
+    """Resolve a locked ticket as it was before one of these messages opened it; nothing if none did, or a human answered."""
     conn.execute(
         """
         UPDATE biz.tickets t SET status = 'resolved', resolved_at = i.ticket_resolved_at FROM desk.inbox i
         WHERE t.id = %s AND i.ticket_id = t.id AND i.id = ANY(%s) AND i.ticket_resolved_at IS NOT NULL
-        """, (ticket_id, list(message_ids)))
+          AND NOT EXISTS (SELECT 1 FROM desk.inbox h WHERE h.id = ANY(%s) AND h.author = 'human')
+        """, (ticket_id, list(message_ids), list(message_ids)))
 
 
 def note_error_codes(conn: Connection, ticket_ids: Sequence[str]) -> None:

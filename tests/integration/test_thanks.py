@@ -78,7 +78,9 @@ def test_in_doubt_triage_decides_and_the_ticket_is_as_before(db: Database, statu
     assert [len(office.llm.asked(task)) for task in ("triage", "draft")] == [2, 1]
 
 
-@pytest.mark.parametrize("triage", [TRIAGE, {**THANKS_TRIAGE, "still_unsolved": True}], ids=["no thanks", "still unsolved"])
+@pytest.mark.parametrize("triage", [TRIAGE, {**THANKS_TRIAGE, "still_unsolved": True}, {**THANKS_TRIAGE, "wish": "phone_call"},
+                                    {**THANKS_TRIAGE, "needs_account_data": True}],
+                         ids=["no thanks", "still unsolved", "a wish", "about the account"])
 def test_in_doubt_it_is_answered_unless_triage_is_sure(db: Database, triage: dict[str, Any]) -> None:
     office, ticket_id = at(db, RESOLVED, FakeLLM([TRIAGE, triage], [], DRAFT))
     office.write(DOUBT, ticket_id=ticket_id)
@@ -156,6 +158,15 @@ def test_the_thanks_of_a_customer_whom_a_human_answered_last_are_known(db: Datab
     assert office.work(ticket_id) == "resolved"
     assert office.status(ticket_id) == RESOLVED
     assert [kind for kind, _ in office.outbox(ticket_id)] == ["reply", "human"]
+
+
+def test_a_resolved_ticket_that_a_human_answered_anew_is_not_closed_with_its_old_day(db: Database) -> None:
+    office, ticket_id = at(db, RESOLVED)
+    office.write("又不行了", ticket_id=ticket_id)
+    ticket.reply(db, office.ports, ticket_id, "我来处理。", by="李娜", command_id="r1")
+    ticket.release(db, office.ports, ticket_id)
+    office.work(ticket_id)
+    assert (office.status(ticket_id), resolved_at(office, ticket_id)) == (ANSWERED, None)
 
 
 def test_thanks_are_a_message_of_the_contact_as_any_other(db: Database) -> None:

@@ -37,7 +37,8 @@ def classify(state: ClassifyIn, deps: Deps) -> ClassifyOut:
     if state.get("cost_cny", 0.0) >= cap:
         return {"triage": {}, "handoff_reason": f"the ticket has reached its cost cap of {cap:g} CNY"}
     triage = deps.small_llm.structured(request("triage", language_of(state), state["context"]), Triage)
-    if triage.only_thanks and (triage.needs_human or triage.still_unsolved or not perhaps_thanks(state)):
+    wants = triage.needs_human or triage.still_unsolved or triage.needs_account_data or triage.wish
+    if triage.only_thanks and (wants or not perhaps_thanks(state)):
         triage = triage.model_copy(update={"only_thanks": False})
     unsolved = state.get("unsolved", 0) + (1 if triage.still_unsolved else 0)
     update: ClassifyOut = {"triage": triage.model_dump(), "unsolved": unsolved}

@@ -19,7 +19,7 @@ NEITHER = [
     "", " ", "...", "谢谢,不过还是不行", "谢谢\uff0c不过还是不行", "好的,那发票呢", "谢谢,还有发票怎么开", "谢谢?", "谢谢\uff1f", "好吗", "好不好", "不好", "不行", "不用谢谢",
     "没解决", "还没好", "谢谢,E3001 又来了", "OK but it still fails", "thanks, and how do I export it", "ok, please refund me", "it doesn't work", "not ok",
     "你好", "您好,谢谢", "早上好", "hello", "😡", "👎", "😭", "谢谢😡", "???", "666", "退款", "我要退款,谢谢", "请帮我看一下,谢谢", "谢谢,麻烦再查一下",
-    "谢" * 200, "好的" * 50,
+    "谢" * 200, "好的" * 50, "好的,取消订阅", "行,我确认", "Sure, cancel it", "ok go ahead", "好的,账号 wang", "好的,同意", "OK, close my account",
 ]
 
 
@@ -43,6 +43,11 @@ def test_what_asks_denies_greets_or_goes_on_is_no_thanks_not_even_perhaps(text):
 @pytest.mark.parametrize(("text", "asks"), [
     ("需要我为您申请退款吗?", True), ("要为您申请退款吗\uff1f", True), ("请问是哪个账户", False), ("请提供账单号。", True), ("请您告知授权的银行", True),
     ("您用的是哪家银行呢", True), ("Which account is it?", True), ("Please confirm the invoice number.", True),
+    ("如果您同意\uff0c我们现在就为您退款 199 元\uff0c可以吗\uff1f", True), ("如您确认要注销账号,需要我现在提交吗?", True),
+    ("请问后续是否需要关闭自动续费?", True), ("Would you like me to check if the refund has arrived?", True),
+    ("Should you confirm, may I cancel the subscription?", True), ("若确认退款,请回复\"好的\"。", True),
+    ("If you agree, please reply with yes.", True), ("还有一张发票需要为您开吗?", True), ("还有别的需要帮忙的吗?", False),
+    ("Any other questions?", False), ("如有其他问题,请回复本邮件。", False),
     ("请重新授权。", False), ("请重新授权。还有其他问题吗?", False), ("还有什么可以帮您的吗\uff1f", False), ("如仍不行,请提供截图。", False),
     ("Is there anything else I can do?", False), ("If it fails again, please send us the code.", False), ("有问题随时回复这条消息。", False),
     ("详见[说明](http://x/kb?id=KB-1)", False), ("see https://example.com/a?b=c", False), ("要退吗?\n[说明](http://x/kb?id=1)", True), ("", False),
