@@ -12,11 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import nh3
 from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response, StreamingResponse
-from markdown_it import MarkdownIt
-from markupsafe import Markup
 from starlette.concurrency import run_in_threadpool
 
 from producer.web import i18n, pages
@@ -33,9 +30,6 @@ router = APIRouter()
 
 PRIVATE = {"cache-control": "no-store", "referrer-policy": "no-referrer", "x-robots-tag": "noindex, nofollow, noarchive"}
 RETRY_SECONDS = {429: "60", 503: "5"}
-_MARKDOWN = MarkdownIt("commonmark", {"html": False, "breaks": True}).enable("table")
-# What stands below a list without an empty line is meant as a new paragraph; Markdown takes it for the last item's.
-_AFTER_LIST = re.compile(r"^((?:[0-9]{1,3}[.)]|[-*+]) [^\n]*)\n(?=[^\s\d*+-])", re.MULTILINE)
 _TOKEN = re.compile(r"[A-Za-z0-9-]{1,100}")
 
 
@@ -125,7 +119,7 @@ def _shown(site: Site, request: Request, token: str, wrong: Wrong | None = None,
     t = texts(request, page.lang)
     return _private(pages.page(
         request, template, wrong.status if wrong else 200, t=t, page=page, token=token, query=_query(request), limit=limit,
-        text=wrong.text if wrong else "", problem=t(f"customer.problem.{wrong.problem}", n=limit) if wrong else "", reply=reply_html,
+        text=wrong.text if wrong else "", problem=t(f"customer.problem.{wrong.problem}", n=limit) if wrong else "",
         key=key, seal=form_seal(site.settings.link_secrets()[0], token, key)))
 
 
@@ -153,10 +147,3 @@ def _query(request: Request) -> str:
     """Return the part of the address that keeps a chosen language."""
     lang = i18n.asked(request)
     return f"?lang={lang}" if lang else ""
-
-
-def reply_html(body: str) -> Markup:
-    """Render a reply: Markdown without raw HTML and pictures; links open beside the page and tell nobody its address."""
-    html = nh3.clean(_MARKDOWN.render(_AFTER_LIST.sub(r"\1\n\n", body)), tags=nh3.ALLOWED_TAGS - {"img"}, url_schemes={"http", "https", "mailto"},
-                     set_tag_attribute_values={"a": {"target": "_blank"}})
-    return Markup(html)  # noqa: S704 -- cleaned just here

@@ -12,7 +12,7 @@ from starlette.requests import Request
 from producer.web import formats, i18n, static
 from producer.web.headers import PAGE_POLICY
 from producer.web.i18n import Texts, texts
-from producer.web.markdown import rendered
+from producer.web.markdown import rendered, reply
 from producer.web.session import csrf_of, new_form_key
 
 
@@ -21,7 +21,7 @@ def environment() -> Environment:
     """Return the templates, with filters for times, money and Markdown."""
     made = Environment(loader=PackageLoader("producer.web"), autoescape=select_autoescape(default=True),
                        trim_blocks=True, lstrip_blocks=True, undefined=StrictUndefined)
-    made.filters |= {"moment": formats.moment, "day": formats.day, "money": formats.money, "markdown": rendered,
+    made.filters |= {"moment": formats.moment, "day": formats.day, "money": formats.money, "markdown": rendered, "reply": reply,
                      "tojson_plain": formats.as_json}
     made.globals |= {"static": static.address, "clock": formats.clock_time}
     return made

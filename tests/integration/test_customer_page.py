@@ -17,7 +17,7 @@ from fixtures.site import HTML, hidden_fields, served
 from starlette.testclient import TestClient
 
 from producer.web.app import create_app
-from producer.web.customer import reply_html
+from producer.web.markdown import reply as reply_html
 from supportpilot.db.pool import Connection, Database
 from supportpilot.errors import Unavailable
 from supportpilot.service import customer, customer_page, links, ticket
