@@ -32,15 +32,28 @@ _GOES_ON = re.compile(
 _LINK = re.compile(r"\]\([^()\s]{0,300}|https?://\S+")
 _SENTENCE = re.compile(r"[^。.!?;\n]+[。.!?;]*")
 _ASKS_FOR = re.compile(
-    r"(?:请问|请您?|麻烦您?|需要您)(?:先|再|尽快)?(?:提供|告知|告诉|确认|补充|回复|选择|说明|发)"
+    r"(?:请问|请您?|麻烦您?|需要您)(?:先|再|尽快|直接)?(?:提供|告知|告诉|确认|补充|回复|选择|说明|发)"
     r"|(?<![a-z])(?:please|could you|can you) (?:provide|tell|confirm|reply|send|share|let us know)")
-# "Is there anything else?" waits for nothing. A question with an "if" in it does: the customer's "yes" answers it.
-_CLOSES = re.compile(
-    r"还有(?:什么|其[他它]|别的|任何)?(?:问题|疑问)|还有(?:什么|其[他它]|别的|任何).{0,6}(?:需要|帮)|(?:其[他它]|别的).{0,6}(?:问题|疑问|需要|帮)"
-    r"|(?<![a-z])(?:anything else|any (?:other|further|more) questions?)(?![a-z])")
-_CONDITIONAL = re.compile(r"如|若|要是|的话|后续|随时|(?<![a-z])(?:if|feel free|whenever|should you)(?![a-z])")
-_CONSENT = re.compile(r"确认|同意|愿意|(?<![a-z])(?:confirm|agree|consent)")
-_QUESTION = re.compile(r"\?|[吗呢]\W*$")
+_QUESTION = re.compile(
+    r"\?|[吗呢]\W*$|^\W*(?:请问)?[您你]?(?:是否|要不要|需不需要)|(?:好不好|行不行|可不可以|能不能|要不要)\W*$"
+    r"|^\W*(?:(?:shall|may) (?:i|we)|would you like|do you want)(?![a-z])")
+# "Is there anything else?" waits for nothing if it is all that is asked: no word may be in it that something could be done with.
+_ELSE = re.compile(r"还有|其[他它]|别的|(?<![a-z])(?:(?:any|some)thing else|any (?:other|further|more|additional) questions?)(?![a-z])")
+_SAYS_NO_MORE = re.compile(
+    r"(?:问题|疑问|需要|需求|可以|能够?|帮[助忙到上]?|协助|为|给|到|我们?|[您你亲]|的|地方|方面|事情?|什么|哪[些里]|其[他它]|别的|任何|了解|咨询|解决|处理|做|要|想"
+    r"|是否|请问|另外|此外|除此之外|现在|目前|这边|那么?|还|没?有|[吗呢么]"
+    r"|(?<![a-z])(?:is|are|there|do|have|you|need|i|we|can|could|may|help|assist|with|that|for|today|about|this|anything|something|else|any|other|further|more"
+    r"|additional|questions?|know|want|to|ask|so)(?![a-z])|[^\w])++")
+# What begins with an "if" is an offer too ("如仍不行,请提供截图。"), unless a yes would answer it.
+_CONDITIONAL = re.compile(r"(?<![例比])如(?![下上图此同何])|若|要是|的话|随时|(?<![a-z])(?:if|feel free|whenever|should you)(?![a-z])")
+_CONSENT = re.compile(
+    r"确认|同意|愿意|想|需(?!.{0,8}(?:帮|协助|支持))|要.{0,8}的话"
+    r"|(?<![a-z])(?:confirm|agree|consent|accept|want|wish|would like|\W?d like|need(?! (?:any )?(?:more |further |other )?(?:help|assistance|support)))(?![a-z])")
+_REPLY = re.compile(r"回复|(?<![a-z])reply(?![a-z])")
+_ANY_QUESTIONS = re.compile(
+    r"(?<!没)有(?:任何|其[他它]|别的|什么|更多)?(?:的)?(?:问题|疑问)|(?<![a-z])(?<!not )(?<!n.t )have (?:any )?(?:other |further |more |additional )?(?:questions?|problems?)(?![a-z])")
+_SAY_YES = re.compile(
+    r"(?:回复|回答|(?<![a-z])(?:reply|answer|respond)(?: with| by)?)\W{0,3}(?:(?:好|是|行|可以|确认|同意|退|\d)|(?:yes|ok|okay|sure|confirm|y)(?![a-z]))")
 
 
 def is_bare_thanks(text: str) -> bool:
@@ -68,19 +81,34 @@ def might_be_thanks(text: str) -> bool:
 def ends_with_question(text: str) -> bool:
     """Tell whether a text asks something at its end, so that even "好的,谢谢" answers it.
 
-    An offer ("还有其他问题吗?", "如仍不行,请提供截图。") waits for no answer, and the question mark of a link asks nothing. What
-    asks for a yes is no offer, whatever condition stands before it; a doubt means that it asks.
+    An offer ("还有其他问题吗?", "如仍不行,请提供截图。") waits for no answer and hides no question before it; the question
+    mark of a link asks nothing. What asks for a yes is no offer, whatever stands before it; a doubt means that it asks.
     """
-    tail = _LINK.sub("", _plain(text.strip()[-TAIL_CHARS:]))[-LAST_CHARS:]
-    return any(_waits(sentence) for sentence in _SENTENCE.findall(tail))
+    tail, after = _LINK.sub("", _plain(text.strip()[-TAIL_CHARS:])), 0
+    for sentence in reversed(_SENTENCE.findall(tail)):
+        if after >= LAST_CHARS:
+            return False
+        if _waits(sentence):
+            return True
+        if not (_CONDITIONAL.search(sentence) or _closes(sentence)):
+            after += len(sentence)
+    return False
 
 
 def _waits(sentence: str) -> bool:
-    if _CLOSES.search(sentence):
-        return False
-    if _QUESTION.search(sentence):
+    if _SAY_YES.search(sentence):
         return True
-    return bool(_ASKS_FOR.search(sentence)) and not (_CONDITIONAL.search(sentence) and not _CONSENT.search(sentence))
+    if _QUESTION.search(sentence):
+        return not _closes(sentence)
+    if not _ASKS_FOR.search(sentence):
+        return False
+    if not _CONDITIONAL.search(sentence) or _CONSENT.search(sentence):
+        return True
+    return bool(_REPLY.search(sentence)) and not _ANY_QUESTIONS.search(sentence)
+
+
+def _closes(sentence: str) -> bool:
+    return bool(_ELSE.search(sentence) and _SAYS_NO_MORE.fullmatch(sentence))
 
 
 def _asks(text: str) -> bool:

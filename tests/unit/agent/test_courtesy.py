@@ -51,7 +51,24 @@ def test_what_asks_denies_greets_or_goes_on_is_no_thanks_not_even_perhaps(text):
     ("请重新授权。", False), ("请重新授权。还有其他问题吗?", False), ("还有什么可以帮您的吗\uff1f", False), ("如仍不行,请提供截图。", False),
     ("Is there anything else I can do?", False), ("If it fails again, please send us the code.", False), ("有问题随时回复这条消息。", False),
     ("详见[说明](http://x/kb?id=KB-1)", False), ("see https://example.com/a?b=c", False), ("要退吗?\n[说明](http://x/kb?id=1)", True), ("", False),
+    ("如无其他问题\uff0c我就为您提交退款\uff0c可以吗\uff1f", True), ("如没有别的需要,我现在关闭自动续费,可以吗?", True), ("还有其他账号需要注销吗?", True),
+    ("If you don't have any other questions, shall I cancel the subscription?", True), ("Is there anything else, or shall I refund it now?", True),
+    ("Before anything else, do you confirm the refund?", True), ("如无其他问题,请确认退款。", True), ("如还要退款,请回复\"好的\"。", True),
+    ("如需继续,请回复 1。", True), ("If you want the refund, please reply \"ok\".", True), ("回复\u201c好的\u201d即可为您退款。", True), ("Reply YES and we refund it.", True),
+    ("如需退款,请告知。", True), ("If you'd like a refund, please let us know.", True), ("是否需要我现在为您退款", True), ("Shall I cancel it", True),
+    ("可以为您退款,您看行不行", True), ("请提供截图,后续由同事处理。", True),
+    ("Would you like me to cancel it? If you have any other questions, feel free to reach out to us at any time.", True),
+    ("要为您退款吗?如果您还有其他问题,欢迎随时联系我们,我们的工作时间是周一至周五九点到十八点,节假日除外,紧急情况请拨打我们的热线。", True),
+    ("请问您还有其他需要帮助的地方吗\uff1f", False), ("还有什么需要我为您处理的吗?", False), ("Is there anything else I can help you with today?", False),
+    ("Can I help you with anything else?", False), ("Do you have any other questions?", False), ("Feel free to ask if you have any other questions.", False),
+    ("如需进一步帮助,请告知。", False), ("如有任何疑问,请回复我们。", False), ("If you need further help, please let us know.", False),
+    ("Should you have any questions, please reply to this email.", False),
     ("是 A 还是 B?" + "这里是很长的说明。" * 10, False),
 ])
 def test_an_open_question_is_told_from_an_offer_and_a_link(text, asks):
     assert ends_with_question(text) is asks
+
+
+@pytest.mark.parametrize("words", ["帮到", "那么", "没有", "anything else "])
+def test_a_text_of_nothing_but_closing_words_is_judged_at_once(words):
+    assert ends_with_question(f"其他{words * (380 // len(words))}退?")
