@@ -26,8 +26,8 @@ _FILLER = re.compile(
     r"|(?<![a-z])(?:so much|very much|very|a lot|again|many|a million|for (?:your|the|all your) (?:help|reply|answer)|now|you|all|it|that|i|and)(?![a-z])")
 _GREETING = re.compile(r"[你您早午上安晚家]好|(?<![a-z])(?:hello|hi|hey)(?![a-z])")
 _GOES_ON = re.compile(
-    r"\d|@|取消|确认|同意|关闭|注销|升级|续费|账号|帐号|账户|邮箱|但|不过|可是|然而|只是|还|另外|再|没|不|别|请|帮|想|要|怎|什么|哪|几|多少|如何|能否|可否|是否|为何|[吗么]|呢|退|投诉|报错|失败|错"
-    r"|(?<![a-z])(?:cancel|confirm\w*|agree\w*|go ahead|proceed|yes|account|upgrade|renew|close|but|however|although|still|not|no|never|also|another|please|can|could|would|how|what|why|when|where|which|who"
+    r"\d|@|取消|确认|同意|关闭|开通|停用|注销|删除|升级|降级|续费|执行|提交|办理|继续|马上|账号|帐号|账户|邮箱|但|不过|可是|然而|只是|还|另外|再|没|不|别|请|帮|想|要|怎|什么|哪|几|多少|如何|能否|可否|是否|为何|[吗么]|呢|退|投诉|报错|失败|错"
+    r"|(?<![a-z])(?:cancel\w*|confirm\w*|agree\w*|go ahead|go for it|do (?:it|so|that)|proceed|continue|submit|yes|account|upgrade|downgrade|renew|close|delete|remove|stop|but|however|although|still|not|no|never|also|another|please|can|could|would|how|what|why|when|where|which|who"
     r"|help me|need|want|refund|error|fail\w*|wrong|\w+n't)(?![a-z])")
 _LINK = re.compile(r"\]\([^()\s]{0,300}|https?://\S+")
 _SENTENCE = re.compile(r"[^。.!?;\n]+[。.!?;]*")

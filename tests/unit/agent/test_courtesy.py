@@ -20,6 +20,7 @@ NEITHER = [
     "没解决", "还没好", "谢谢,E3001 又来了", "OK but it still fails", "thanks, and how do I export it", "ok, please refund me", "it doesn't work", "not ok",
     "你好", "您好,谢谢", "早上好", "hello", "😡", "👎", "😭", "谢谢😡", "???", "666", "退款", "我要退款,谢谢", "请帮我看一下,谢谢", "谢谢,麻烦再查一下",
     "谢" * 200, "好的" * 50, "好的,取消订阅", "行,我确认", "Sure, cancel it", "ok go ahead", "好的,账号 wang", "好的,同意", "OK, close my account",
+    "好的,停用吧", "好,开通", "行,删除", "好的,提交吧", "好的,办理吧", "好的,继续", "ok do it", "ok, delete my data", "OK, downgrade", "ok continue",
 ]
 
 
