@@ -46,15 +46,9 @@ def put(conn: Connection, kind: Kind, ticket_id: str, subject_id: str, key: str)
         """, (kind, subject_id, key, ticket_id))
 
 
-def put_handoff(conn: Connection, ticket_id: str, cause: str | None = None) -> None:
-    """Queue the notification of a handoff; `cause`: the turn that ended in it, else the ticket's newest message."""
-    conn.execute(
-        """
-        INSERT INTO desk.notifications (kind, ticket_id, subject_id, key, taken_over_seq)
-        SELECT 'handoff', id, id, 'ticket:' || id || ':handoff:' || coalesce(%s, 'seq:' || last_seq), taken_over_seq
-        FROM biz.tickets WHERE id = %s
-        ON CONFLICT (key) DO NOTHING
-        """, (cause, ticket_id))
+def put_handoff(conn: Connection, ticket_id: str, cause: str) -> None:
+    """Queue the notification of a handoff. `cause` names the event: the next handoff of the ticket has another one."""
+    put(conn, "handoff", ticket_id, ticket_id, f"ticket:{ticket_id}:handoff:{cause}")
 
 
 def lock_queued(conn: Connection, subject_id: str) -> list[Notification]:

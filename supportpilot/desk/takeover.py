@@ -23,8 +23,8 @@ def assign(conn: Connection, ticket: TicketRow, by: str) -> None:
     take_over(conn, ticket, ticket.status, seq, by)
 
 
-def hand_up(conn: Connection, ticket_id: str, status: str, reason: str) -> None:
-    """Give a locked ticket to the humans without one having asked for it."""
+def hand_up(conn: Connection, ticket_id: str, status: str, reason: str, cause: str) -> None:
+    """Give a locked ticket to the humans without one having asked for it; `cause` names the event."""
     tickets.set_status(conn, ticket_id, rules.ticket_after(status, "escalate"))
     tickets.set_handoff_reason(conn, ticket_id, reason)
-    notifications.put_handoff(conn, ticket_id)
+    notifications.put_handoff(conn, ticket_id, cause)

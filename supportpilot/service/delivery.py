@@ -101,7 +101,8 @@ def _hand_up(conn: Connection, claimed: Claimed, ticket: TicketRow, result: Send
     row = claimed.row
     audit.record(conn, "delivery", "reply.failed", ticket_id=row.ticket_id, subject=row.id)
     if row.kind == "reply" and ticket.status != "escalated":
-        hand_up(conn, row.ticket_id, ticket.status, f"reply {row.id} could not be sent: {result.error}"[:LONGEST_ERROR])
+        hand_up(conn, row.ticket_id, ticket.status, f"reply {row.id} could not be sent: {result.error}"[:LONGEST_ERROR],
+                f"reply:{row.id}:{claimed.until.isoformat()}")      # a reply can fail anew after a retry
 
 
 def _wake_next(db: Database, ports: Ports, claimed: Claimed) -> None:

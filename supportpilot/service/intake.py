@@ -115,7 +115,7 @@ def _goes_to_a_human(conn: Connection, settings: Settings, filed: Filed, message
     reached = None if message.channel in UNLIMITED else _reached(conn, settings, filed.ticket.id)
     if reached is None:
         return False
-    hand_up(conn, filed.ticket.id, filed.status, f"rate limit: {reached}")
+    hand_up(conn, filed.ticket.id, filed.status, f"rate limit: {reached}", f"rate:{filed.message_id}")
     audit.record(conn, "desk", "ticket.rate_limited", ticket_id=filed.ticket.id, detail={"limit": reached})
     log.warning("ticket %s goes to a human: rate limit, %s", filed.ticket.id, reached)
     return True

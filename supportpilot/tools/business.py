@@ -202,8 +202,7 @@ def escalate_to_human(conn: Connection, ticket_id: str, reason: str, reply: str)
         _not_overtaken(conn)
         if not business.mark_escalated(conn, ticket_id, reason):
             raise NotFound(f"no ticket {ticket_id}")
-        turn_id = _turn_id()
-        notifications.put_handoff(conn, ticket_id, f"turn:{turn_id}" if turn_id else None)
+        notifications.put_handoff(conn, ticket_id, f"turn:{_turn_id() or uuid.uuid4().hex}")
         return _put(conn, ticket_id, "handoff", reply, fixed_promises(reply))
 
 

@@ -28,9 +28,10 @@ from supportpilot.config import Settings, get_settings, load_settings
 from supportpilot.db import leases, notifications
 from supportpilot.db.approvals import Approval
 from supportpilot.db.pool import Database
+from supportpilot.desk.outbox import SendResult
 from supportpilot.errors import Misconfigured
 from supportpilot.notify import links
-from supportpilot.service import approval, notices, ticket, upkeep
+from supportpilot.service import approval, delivery, letters, notices, ticket, upkeep
 from supportpilot.service.approval import Verdict
 from supportpilot.types import Ports
 from worker.publish import send_now
@@ -158,6 +159,20 @@ def test_a_turn_that_is_given_up_and_a_ticket_over_its_rate_are_told_too(db, cha
     office.work(second)
     assert office.status(second) == "escalated"
     assert [tell(office, first), tell(office, second)] == ["N000001 handoff sent", "N000002 handoff sent"]
+
+
+def test_a_reply_that_fails_again_after_the_ticket_was_given_back_is_told_again(db, chat):
+    office = telling(db, chat.url("desk"), llm=FakeLLM(TRIAGE, [], DRAFT))
+    ticket_id = office.write("E3001").ticket_id
+    office.work(ticket_id)
+    reply_id = office.one("SELECT id FROM desk.outbox")["id"]
+    said = []
+    for _ in range(3):
+        assert delivery.deliver(db, office.settings, office.ports, reply_id, lambda *_: SendResult("give_up", "gone")) == "failed: gone"
+        said.append(tell(office, ticket_id))
+        ticket.release(db, office.ports, ticket_id, "小王")
+        letters.retry_outbox(db, office.ports, reply_id)        # without a new message of the customer
+    assert said == ["N000001 handoff sent", "N000002 handoff sent", "N000003 handoff sent"]
 
 
 # reminders ------------------------------------------------------------------------------------------
