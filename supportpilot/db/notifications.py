@@ -51,6 +51,21 @@ def put_handoff(conn: Connection, ticket_id: str, cause: str) -> None:
     put(conn, "handoff", ticket_id, ticket_id, f"ticket:{ticket_id}:handoff:{cause}")
 
 
+def put_handoff_of_turn(conn: Connection, ticket_id: str, turn_id: str) -> None:
+    """Queue the notification of a turn that ends in a handoff; called before that changes the locked ticket's status.
+
+    A colleague who has taken the ticket since the turn began, and has it still, is a later one than the turn knows of.
+    """
+    conn.execute(
+        """
+        INSERT INTO desk.notifications (kind, ticket_id, subject_id, key, taken_over_seq)
+        SELECT 'handoff', t.id, t.id, 'ticket:' || t.id || ':handoff:turn:' || %(turn)s::text,
+               CASE WHEN t.status = 'escalated' THEN coalesce(u.taken_over_seq, t.taken_over_seq) ELSE t.taken_over_seq END
+        FROM biz.tickets t LEFT JOIN desk.turns u ON u.ticket_id = t.id AND u.turn_id = %(turn)s WHERE t.id = %(ticket)s
+        ON CONFLICT (key) DO NOTHING
+        """, {"ticket": ticket_id, "turn": turn_id})
+
+
 def lock_queued(conn: Connection, subject_id: str) -> list[Notification]:
     """Lock the queued rows about an approval or a ticket and return them, oldest first."""
     conn.execute("SELECT 1 FROM desk.notifications WHERE subject_id = %s AND state = 'queued' ORDER BY position FOR UPDATE",

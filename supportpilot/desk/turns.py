@@ -256,9 +256,9 @@ def give_up(conn: Connection, turn: TurnRow, reason: str, notice: Notice) -> str
     turns.finish(conn, turn.turn_id, "dead", "escalated", reason[:500])
     inbox.set_state(conn, turn.message_ids, "dead", reason[:500])
     approvals.withdraw(conn, turn.ticket_id)
+    notifications.put_handoff_of_turn(conn, turn.ticket_id, turn.turn_id)
     tickets.set_status(conn, turn.ticket_id, rules.ticket_after(ticket.status, "escalate"))
     tickets.set_handoff_reason(conn, turn.ticket_id, f"given up: {reason[:300]}")
-    notifications.put_handoff(conn, turn.ticket_id, f"turn:{turn.turn_id}")
     if not turn.silent:
         text = notice(conn, turn.ticket_id)
         commitments.put_reply(conn, OutboxEntry(turn.ticket_id, turn.turn_id, reply_key(turn.turn_id), "handoff", text),

@@ -200,9 +200,9 @@ def escalate_to_human(conn: Connection, ticket_id: str, reason: str, reply: str)
         _fence(conn)
         tickets.lock(conn, ticket_id)
         _not_overtaken(conn)
+        notifications.put_handoff_of_turn(conn, ticket_id, _turn_id() or uuid.uuid4().hex)
         if not business.mark_escalated(conn, ticket_id, reason):
             raise NotFound(f"no ticket {ticket_id}")
-        notifications.put_handoff(conn, ticket_id, f"turn:{_turn_id() or uuid.uuid4().hex}")
         return _put(conn, ticket_id, "handoff", reply, fixed_promises(reply))
 
 

@@ -161,6 +161,26 @@ def test_a_turn_that_is_given_up_and_a_ticket_over_its_rate_are_told_too(db, cha
     assert [tell(office, first), tell(office, second)] == ["N000001 handoff sent", "N000002 handoff sent"]
 
 
+@pytest.mark.parametrize(("end", "back", "said"), [
+    ("handoff", False, "dropped: a colleague has the ticket"), ("handoff", True, "handoff sent"),
+    ("given up", False, "dropped: a colleague has the ticket"), ("given up", True, "handoff sent")])
+def test_of_a_turn_that_a_colleague_took_over_before_its_end_nobody_is_told_unless_it_was_given_back(db, chat, end, back, said):
+    office = telling(db, chat.url("desk"), llm=FakeLLM({**TRIAGE, "needs_human": True}, [], DRAFT), max_attempts=1)
+    ticket_id = office.write("找人工").ticket_id
+    triage = office.llm.structured
+
+    def taken_over(*args: Any, **named: Any) -> Any:
+        ticket.reply(db, office.ports, ticket_id, "我来处理。", by="李娜")
+        if back:
+            ticket.release(db, office.ports, ticket_id, "李娜")
+        return triage(*args, **named) if end == "handoff" else 1 / 0
+
+    office.llm.structured = taken_over
+    office.work(ticket_id)
+    assert office.status(ticket_id) == "escalated"
+    assert (tell(office, ticket_id), len(chat.got)) == (f"N000001 {said}", int(back))
+
+
 def test_a_reply_that_fails_again_after_the_ticket_was_given_back_is_told_again(db, chat):
     office = telling(db, chat.url("desk"), llm=FakeLLM(TRIAGE, [], DRAFT))
     ticket_id = office.write("E3001").ticket_id
