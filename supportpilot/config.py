@@ -95,7 +95,7 @@ class Settings(BaseSettings):
     turn_debounce_max_seconds: NotNegative = Field(10.0, description="longest wait from the first line, in seconds; for e-mail 60 while this is unset")
     conversation_idle_minutes: Positive = Field(30.0, description="minutes of silence after which a message without an id opens a new ticket")
 
-    retention_days: NotNegative = Field(90.0, description="quiet days of a resolved ticket after which only its last snapshot is kept; as long are replays, settled quarantine and the bytes of mails that were read; 0: for ever")
+    retention_days: NotNegative = Field(90.0, description="quiet days of a resolved ticket after which only its last snapshot is kept; as long are replays, settled quarantine, closed notifications and the bytes of mails that were read; 0: for ever")
     retention_forget_days: NotNegative = Field(730.0, description="quiet days of a resolved ticket after which its conversation's last snapshot and its summaries go too, and the words and files of its mails; as long is held quarantine; 0: for ever")
     retention_llm_calls_days: NotNegative = Field(0.0, description="days that the records of model calls are kept, of open tickets always; what is deleted is missing in `costs`; 0: for ever")
 

@@ -246,6 +246,19 @@ def delete_mails(conn: Connection, days: float, limit: int) -> int:
     return min(limit, len(gone) + len(read))
 
 
+def delete_notifications(conn: Connection, days: float, limit: int) -> int:
+    """Delete notifications closed longer ago; return how many. Those of a pending approval stay: their keys keep it from being told anew."""
+    return len(_ids(conn,
+        """
+        DELETE FROM desk.notifications WHERE id IN (
+            SELECT n.id FROM desk.notifications n
+            WHERE n.state <> 'queued' AND n.closed_at <= clock_timestamp() - make_interval(secs => %(days)s * 86400)
+              AND NOT EXISTS (SELECT 1 FROM desk.approvals a WHERE a.id = n.subject_id AND a.status = 'pending')
+            ORDER BY n.closed_at LIMIT %(limit)s FOR UPDATE OF n SKIP LOCKED)
+        RETURNING id
+        """, days, limit))
+
+
 def delete_calls(conn: Connection, days: float, limit: int) -> int:
     """Delete records of model calls that are older, of an open ticket none; return how many."""
     return len(_ids(conn,

@@ -105,7 +105,7 @@ def retain(db: Database, settings: Settings, ports: Ports) -> dict[str, int]:
         Unavailable: the database is away.
     """
     keep, forget = settings.retention_days, settings.retention_forget_days
-    counts = {"reduced": 0, "forgotten": 0, "replays": 0, "quarantine": 0, "mails": 0, "calls": 0}
+    counts = {"reduced": 0, "forgotten": 0, "replays": 0, "quarantine": 0, "mails": 0, "notifications": 0, "calls": 0}
     more = False
     if forget:
         counts["forgotten"], full = _each(db, lambda c: retention.tickets_due(c, "forgotten_for", forget, TICKETS_PER_RUN),
@@ -120,6 +120,7 @@ def retain(db: Database, settings: Settings, ports: Ports) -> dict[str, int]:
         ("quarantine", keep, _settled_quarantine),
         ("quarantine", forget, _held_quarantine),
         ("mails", keep, retention.delete_mails),
+        ("notifications", keep, retention.delete_notifications),
         ("calls", settings.retention_llm_calls_days, retention.delete_calls),
     ):
         done = _rows(db, days, delete)
@@ -129,7 +130,7 @@ def retain(db: Database, settings: Settings, ports: Ports) -> dict[str, int]:
         ports.schedule_retain()
     if any(counts.values()):
         log.info("retained reduced=%(reduced)d forgotten=%(forgotten)d replays=%(replays)d quarantine=%(quarantine)d "
-                 "mails=%(mails)d calls=%(calls)d", counts)
+                 "mails=%(mails)d notifications=%(notifications)d calls=%(calls)d", counts)
     return counts
 
 

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 from fixtures.crash.scenarios import ScriptedLLM
-from fixtures.office import Office, give_paid_invoice
+from fixtures.office import Office, give_paid_invoice, refund_llm
 
 from producer.cli.checkpoints import size
 from producer.cli.main import run
 from supportpilot.config import get_settings
-from supportpilot.db import leases, mailboxes, mails, quarantine, retention
+from supportpilot.db import leases, mailboxes, mails, notifications, quarantine, retention
 from supportpilot.db.llm_calls import record_call
 from supportpilot.db.mails import End, RawMail
 from supportpilot.db.pool import Database
@@ -26,7 +26,7 @@ from supportpilot.service.approval import Verdict
 from supportpilot.types import LLMCall
 
 pytestmark = pytest.mark.integration
-NOTHING = {"reduced": 0, "forgotten": 0, "replays": 0, "quarantine": 0, "mails": 0, "calls": 0}
+NOTHING = {"reduced": 0, "forgotten": 0, "replays": 0, "quarantine": 0, "mails": 0, "notifications": 0, "calls": 0}
 THREAD = ("checkpoints", "checkpoint_writes", "checkpoint_blobs")
 
 
@@ -47,7 +47,7 @@ def days_pass(office: Office, days: float) -> None:
     office.execute(f"UPDATE biz.tickets SET resolved_at = resolved_at {back}, last_written_at = last_written_at {back}, "
                    f"reduced_for = reduced_for {back}, forgotten_for = forgotten_for {back}")
     for table, column in (("desk.forks", "created_at"), ("desk.quarantine", "received_at"), ("desk.llm_calls", "created_at"),
-                          ("desk.mails", "received_at")):
+                          ("desk.mails", "received_at"), ("desk.notifications", "closed_at")):
         office.execute(f"UPDATE {table} SET {column} = {column} {back}")
 
 
@@ -278,6 +278,27 @@ def test_records_of_model_calls_stay_unless_a_period_is_set_and_those_of_open_ti
     assert "calls" not in retain(office)
     assert retain(office, retention_llm_calls_days=365)["calls"] == 2
     assert [r["ticket_id"] for r in office.rows("SELECT ticket_id FROM desk.llm_calls")] == [still_open]
+
+
+def test_closed_notifications_go_after_the_period_but_not_those_of_an_approval_that_waits(db: Database) -> None:
+    office = Office(db, refund_llm(), approval_expires_hours=10_000)
+    give_paid_invoice(office)
+    office.work(office.write("账单 INV-1 重复扣款,请退款").ticket_id)
+    with db.transaction() as conn:
+        for cause, state in (("sent", "sent"), ("dropped", "dropped"), ("queued", "")):
+            notifications.put_handoff(conn, "T000001", cause)
+            if state:
+                conn.execute("UPDATE desk.notifications SET state = %s, closed_at = clock_timestamp() WHERE key LIKE %s", (state, f"%{cause}"))
+        conn.execute("UPDATE desk.notifications SET state = 'sent', closed_at = clock_timestamp() WHERE kind = 'approval'")
+    days_pass(office, 89)
+    assert retain(office) == {}
+    days_pass(office, 2)
+    assert retain(office, retention_days=0, retention_forget_days=0) == {}
+    assert retain(office) == {"notifications": 2}
+    assert [(r["kind"], r["state"]) for r in office.rows("SELECT kind, state FROM desk.notifications ORDER BY position")] == [
+        ("approval", "sent"), ("handoff", "queued")]
+    office.execute("UPDATE desk.approvals SET status = 'rejected'")
+    assert retain(office) == {"notifications": 1}
 
 
 # the command ----------------------------------------------------------------------------------------
