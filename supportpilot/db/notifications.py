@@ -25,7 +25,6 @@ class Notification:
     subject_id: str
     targets: dict[str, dict[str, Any]]
     attempts: int
-    claimed_until: datetime | None
     created_at: datetime
     due: bool
     held: bool
@@ -73,7 +72,7 @@ def lock_queued(conn: Connection, subject_id: str) -> list[Notification]:
     # In a statement of its own: the locking one does not see what was written while it waited.
     found = conn.execute(
         """
-        SELECT n.id, n.kind, n.ticket_id, n.subject_id, n.targets, n.attempts, n.claimed_until, n.created_at,
+        SELECT n.id, n.kind, n.ticket_id, n.subject_id, n.targets, n.attempts, n.created_at,
                n.next_attempt_at <= c.now AS due, coalesce(n.claimed_until > c.now, false) AS held,
                CASE WHEN n.kind = 'handoff' AND t.status <> 'escalated' THEN 'given back or closed'
                     WHEN n.kind = 'handoff' AND t.taken_over_seq > n.taken_over_seq THEN 'a colleague has the ticket'
@@ -162,7 +161,7 @@ def rows(conn: Connection, limit: int = 200) -> list[Row]:
     return conn.execute(
         """
         SELECT n.id, n.kind, n.ticket_id, n.subject_id, n.state, n.attempts, n.next_attempt_at, n.last_error, n.created_at, n.closed_at,
-               coalesce((SELECT jsonb_agg(t.value ORDER BY t.value ->> 'number') FROM jsonb_each(n.targets) t), '[]') AS targets
+               coalesce((SELECT jsonb_agg(t.value ORDER BY (t.value ->> 'number')::integer) FROM jsonb_each(n.targets) t), '[]') AS targets
         FROM desk.notifications n ORDER BY n.position DESC LIMIT %s
         """, (limit,)).fetchall()
 

@@ -95,8 +95,7 @@ def folded_name(name: str) -> str:
 
 def backoff_seconds(attempts: int) -> float:
     """Return the wait before the next attempt, doubling from 5 s to 15 min; `attempts` is how many were made."""
-    doubled: float = BACKOFF_FIRST_SECONDS * 2 ** max(0, min(attempts, 20) - 1)
-    return min(doubled, BACKOFF_LONGEST_SECONDS)
+    return _doubled(BACKOFF_FIRST_SECONDS, BACKOFF_LONGEST_SECONDS, attempts)
 
 
 def patience(channel: str) -> Patience:
@@ -107,8 +106,12 @@ def patience(channel: str) -> Patience:
 def delivery_wait(channel: str, attempts: int) -> float:
     """Return the wait before a reply's next attempt; `attempts` is how many were made."""
     how = patience(channel)
-    doubled: float = how.first * 2 ** max(0, min(attempts, 20) - 1)
-    return min(doubled, how.longest)
+    return _doubled(how.first, how.longest, attempts)
+
+
+def _doubled(first: float, longest: float, attempts: int) -> float:
+    doubled: float = first * 2 ** max(0, min(attempts, 20) - 1)
+    return min(doubled, longest)
 
 
 def setback_seconds(setbacks: int) -> float:

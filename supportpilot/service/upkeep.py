@@ -9,6 +9,7 @@ from supportpilot.db import audit, erasures, events, leases, notifications, tick
 from supportpilot.db.pool import Database
 from supportpilot.desk import sweep as desk
 from supportpilot.service.live import KEEP_SECONDS
+from supportpilot.service.notices import NOBODY
 from supportpilot.types import Ports
 
 log = logging.getLogger(__name__)
@@ -22,7 +23,7 @@ def sweep(db: Database, ports: Ports, settings: Settings) -> dict[str, int]:
         if not leases.sweep_alone(conn):
             return {}
         if not settings.notify_targets():
-            notifications.drop_all(conn, "NOTIFY_URLS is not set")
+            notifications.drop_all(conn, NOBODY)
         due = desk.find_due(conn, settings.sweep_seconds)
         events.drop_old(conn, KEEP_SECONDS)
         erasures.forget_old(conn, settings.erased_ids_days)

@@ -281,6 +281,15 @@ def test_a_target_that_never_works_is_given_up_loudly_and_the_list_shows_it(db, 
     assert "N000001" in capsys.readouterr().out
 
 
+def test_the_list_shows_targets_in_the_order_of_their_numbers(db):
+    office = telling(db)
+    asked_for(office)
+    with db.transaction() as conn:
+        for number in (10, 9, 2):
+            notifications.mark(conn, "N000001", f"t{number}", {"state": "sent", "service": "JSON", "number": number, "error": ""})
+    assert [target["number"] for target in notices.list_notifications(db)[0]["targets"]] == [2, 9, 10]
+
+
 def test_targets_that_hang_or_answer_by_drops_end_with_their_time_and_keep_nobody(db, chat):
     office = telling(db, chat.url("hang"), chat.url("drip"), chat.url("ok"), notify_timeout_seconds=1)
     asked = asked_for(office)
