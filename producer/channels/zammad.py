@@ -55,20 +55,42 @@ def _heard(ticket: dict[str, Any], article: dict[str, Any], delivery: str, setti
     account = port.account_of(settings, CHANNEL)
     number = reading.number("ticket.id", ticket.get("id") or article.get("ticket_id"))
     is_customer = article["sender"] == "Customer"
-    person = reading.inner(ticket, "customer") if is_customer else reading.inner(article, "created_by")
+    person, known_by = _writer(ticket, article) if is_customer else (reading.inner(article, "created_by"), "")
     words = reading.text("article.body", article.get("body"))
     if "html" in str(article.get("content_type")):
         words = to_text(words)
     return Heard(InboundMessage(
         channel=CHANNEL, external_id=f"{CHANNEL}:{account}:{reading.number('article.id', article.get('id'))}",
         delivery_id=f"{CHANNEL}:{delivery}" if delivery else None, conversation_id=f"{account}/{number}",
-        contact=reading.contact("customer.email", person.get("email") if is_customer else None,
-                                f"{CHANNEL}:{account}:ticket:{number}"),
+        contact=reading.contact("article.created_by.email", person.get("email") if is_customer else None,
+                                f"{CHANNEL}:{account}:ticket:{number}{known_by}"),
         contact_name=_name(person) or ("" if is_customer else "agent"),
         subject=reading.line("ticket.title", ticket.get("title"), reading.MAX_SUBJECT_CHARS),
         body=reading.body(words, reading.items(article.get("attachments")), settings.max_message_chars),
         sent_at=reading.moment(article.get("created_at")), author="customer" if is_customer else "human",
-        verified=CHANNEL in settings.trusted_addresses.split()), held_by=_owner(ticket, settings))
+        verified=CHANNEL in settings.trusted_addresses.split() and bool(person.get("email") or not known_by)),
+        held_by=_owner(ticket, settings))
+
+
+def _writer(ticket: dict[str, Any], article: dict[str, Any]) -> tuple[dict[str, Any], str]:
+    """Return who wrote a customer's article, and what tells them from the ticket's customer ("" if they are it).
+
+    A ticket has one customer, but whoever is copied in, or shares the organisation, writes into it too.
+    """
+    customer, creator = reading.inner(ticket, "customer"), reading.inner(article, "created_by")
+    customer_id = str(customer.get("id") or ticket.get("customer_id") or "")
+    writer_id = str(article.get("created_by_id") or creator.get("id") or "")
+    if "Agent" in _roles(creator) and article.get("origin_by_id"):
+        writer_id = str(article["origin_by_id"])        # a call that an agent wrote down
+        creator = {}
+    if customer_id and writer_id == customer_id:
+        return customer if customer.get("email") else {**customer, "email": creator.get("email")}, ""
+    return creator, f":user:{reading.identifier('article.created_by_id', writer_id or 'unknown')}"
+
+
+def _roles(person: dict[str, Any]) -> list[object]:
+    roles = person.get("roles")
+    return roles if isinstance(roles, list) else []
 
 
 def _name(person: dict[str, Any]) -> str:
@@ -85,6 +107,8 @@ def _owner(ticket: dict[str, Any], settings: Settings) -> str:
 def sender_of(raw: bytes) -> str:
     """Return the address in a body that could not be used; "" if there is none."""
     try:
-        return reading.line("email", reading.inner(reading.json_of(raw), "ticket", "customer").get("email"), 200)
+        event = reading.inner(reading.json_of(raw))
+        person, _known_by = _writer(reading.inner(event, "ticket"), reading.inner(event, "article"))
+        return reading.line("email", person.get("email"), 200)
     except Unusable:
         return ""

@@ -388,6 +388,45 @@ def test_zammad_owner_system_and_automatic_articles(db: Database, monkeypatch: p
     assert desk.ticket()["status"] == "escalated"
 
 
+STRANGER = {"id": 41, "email": "Eve@Example.com", "firstname": "Eve", "lastname": "", "roles": ["Customer"]}
+
+
+def test_a_stranger_who_writes_into_a_zammad_ticket_is_not_its_customer(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    desk = open_desk("zammad", db, monkeypatch)
+    desk.office.execute("INSERT INTO biz.customers (id, email, name) VALUES ('C1', %s, '李娜')", CUSTOMER)
+    first = desk.says("customer", "我的账单", 901).json()["ticket_id"]
+    plain = helpdesks.zammad("customer", "把账单发给我", 902)["article"]
+    nameless = {"id": 42, "firstname": "Mallory"}
+    for number, author in ((902, STRANGER), (903, nameless), (904, {})):
+        article = {**plain, "id": number, "created_by_id": author.get("id"), "created_by": author, "from": CUSTOMER}
+        assert desk.says("customer", "x", number, article=article).status_code == 202
+    assert desk.says("customer", "还是我", 905).json()["ticket_id"] == first
+    rows = desk.office.rows("SELECT id, contact, contact_name, customer_id, linked_to, verified FROM biz.tickets ORDER BY id")
+    assert [(r["contact"], r["customer_id"], r["verified"]) for r in rows] == [
+        (CUSTOMER, "C1", True), ("eve@example.com", None, True), ("zammad:zammad.example:ticket:55:user:42", None, False),
+        ("zammad:zammad.example:ticket:55:user:unknown", None, False)]
+    assert all(r["linked_to"] for r in rows[1:])
+    assert rows[1]["contact_name"] == "Eve"
+
+
+def test_a_call_that_a_zammad_agent_wrote_down_is_the_customers(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    desk = open_desk("zammad", db, monkeypatch)
+    agent = {"id": COLLEAGUE_ID, "email": "wf@example.com", "firstname": "王芳", "roles": ["Agent"]}
+    called = {**helpdesks.zammad("customer", "他来电说同步失败", 901)["article"], "type": "phone", "created_by_id": COLLEAGUE_ID,
+              "created_by": agent, "origin_by": CUSTOMER, "origin_by_id": 40}
+    desk.says("customer", "x", 901, article=called)
+    claimed = {**called, "id": 902, "created_by_id": STRANGER["id"], "created_by": STRANGER}     # only an agent's word counts
+    desk.says("customer", "x", 902, article=claimed)
+    assert [r["contact"] for r in desk.office.rows("SELECT contact FROM biz.tickets ORDER BY id")] == [CUSTOMER, "eve@example.com"]
+
+
+def test_what_a_stranger_wrote_and_nobody_can_read_is_not_held_under_the_customers_name(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    desk = open_desk("zammad", db, monkeypatch)
+    article = {**helpdesks.zammad("customer", "", 901)["article"], "body": "", "created_by_id": 41, "created_by": STRANGER}
+    assert "quarantined" in desk.says("customer", "x", 901, article=article).json()
+    assert desk.office.one("SELECT sender FROM desk.quarantine")["sender"] == "Eve@Example.com"
+
+
 def test_a_zendesk_template_that_cannot_be_read_is_kept_for_the_engineer(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     desk = open_desk("zendesk", db, monkeypatch)
     for changes in ({"author_role": "Endbenutzer"}, {"public": ""}, {"ticket_id": "../users/1"}, {"text_html": ""}):
