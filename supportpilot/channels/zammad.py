@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from email.utils import parseaddr
 from typing import Any
 
 from supportpilot.channels import api, reading
@@ -11,6 +12,7 @@ from supportpilot.channels.wording import to_html
 from supportpilot.config import Settings
 from supportpilot.db.outbox import OutboxRow
 from supportpilot.desk.outbox import SendResult
+from supportpilot.errors import Unusable
 
 CHANNEL = "zammad"
 
@@ -40,20 +42,33 @@ async def _look(api: Api, settings: Settings, row: OutboxRow) -> Iterable[Sent]:
 async def _post(api: Api, _settings: Settings, row: OutboxRow) -> str:
     account, number = target(row, 2)
     article = {"ticket_id": int(number), "body": to_html(row.body), "content_type": "text/html", "internal": False,
-               "sender": "Agent", **_form(await _articles(api, number))}
+               "sender": "Agent", **_form(await _articles(api, number), row)}
     answer = await api.call("POST", "/api/v1/ticket_articles", body=article)
     found = reading.inner(answer).get("id")
     return f"{CHANNEL}:{account}:{found}" if isinstance(found, int) else ""
 
 
-def _form(articles: list[dict[str, Any]]) -> dict[str, str]:
-    """Return type, addressee and thread of a reply to the customer's last article."""
-    last: dict[str, Any] = next((a for a in reversed(articles) if a.get("sender") == "Customer" and not a.get("internal")), {})
-    if last.get("type") != "email":
+def _form(articles: list[dict[str, Any]], row: OutboxRow) -> dict[str, str]:
+    """Return type, addressee and thread of a reply to the article that is answered.
+
+    Others write into a ticket too, and a mail names whom it likes in Reply-To: neither may get the customer's answer.
+
+    Raises:
+        Unusable: the customers of the ticket write mail, and none of it is by the one who is answered.
+    """
+    said = [a for a in articles if a.get("sender") == "Customer" and not a.get("internal")]
+    answered = (row.in_reply_to or "").rpartition(":")[2]
+    theirs = [a for a in said if str(a.get("id")) == answered] or [a for a in said if _address(a) == row.contact]
+    if not theirs and any(a.get("type") == "email" for a in said):
+        raise Unusable("the customer's article is not in the ticket any more: to whom the mail should go is not known")
+    if not theirs or theirs[-1].get("type") != "email":
         return {"type": "note"}
-    to = str(last.get("reply_to") or last.get("from") or "")
-    return {"type": "email", "to": to, "subject": str(last.get("subject") or ""),
-            "in_reply_to": str(last.get("message_id") or "")}
+    return {"type": "email", "to": str(theirs[-1].get("from") or ""), "subject": str(theirs[-1].get("subject") or ""),
+            "in_reply_to": str(theirs[-1].get("message_id") or "")}
+
+
+def _address(article: dict[str, Any]) -> str:
+    return parseaddr(str(article.get("from") or ""))[1].lower()
 
 
 DESK = Desk(CHANNEL, headers, _look, _post)

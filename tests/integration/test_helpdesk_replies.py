@@ -97,6 +97,40 @@ def test_zammad_answers_a_mail_by_mail(db: Database, helpdesk: Helpdesk) -> None
     assert (article["type"], article["to"], article["in_reply_to"]) == ("email", f"李娜 <{CUSTOMER}>", "<c1@example.com>")
 
 
+def zammad_mail(number: int, sender: str, **more: Any) -> dict[str, Any]:
+    return {"id": number, "sender": "Customer", "internal": False, "type": "email", "from": sender, "subject": "同步失败",
+            "message_id": f"<c{number}@example.com>", **more}
+
+
+def test_zammad_answers_whom_it_answers_and_not_who_wrote_last_nor_whom_a_mail_names(db: Database, helpdesk: Helpdesk) -> None:
+    office = office_of("zammad", db, helpdesk)
+    helpdesk.articles = [zammad_mail(2, CUSTOMER.upper(), reply_to="eve@example.com"), zammad_mail(3, "eve@example.com")]
+    queue(office, "zammad")
+    send(office)
+    office.execute("UPDATE desk.inbox SET external_id = 'zammad:1:99'")     # no such article: the last one of this customer's
+    queue(office, "zammad", "第二次回复。")
+    send(office)
+    assert [(a["to"], a["in_reply_to"]) for a in helpdesk.kept] == [
+        (f"李娜 <{CUSTOMER}>", "<c1@example.com>"), (CUSTOMER.upper(), "<c2@example.com>")]
+
+
+def test_a_zammad_reply_whose_addressee_is_not_known_fails_where_people_see_it(db: Database, helpdesk: Helpdesk) -> None:
+    office = office_of("zammad", db, helpdesk)
+    ticket_id = queue(office, "zammad")
+    office.execute("UPDATE desk.outbox SET in_reply_to = 'zammad:1:99'; UPDATE biz.tickets SET contact = 'gone@example.com'")
+    assert send(office)[0][0] == "failed"
+    assert (helpdesk.kept, office.status(ticket_id)) == ([], "escalated")
+
+
+def test_zammad_answers_the_web_by_a_note(db: Database, helpdesk: Helpdesk) -> None:
+    office = office_of("zammad", db, helpdesk)
+    helpdesk.articles = [zammad_mail(2, CUSTOMER, type="web")]
+    queue(office, "zammad")
+    office.execute("UPDATE desk.outbox SET in_reply_to = 'zammad:1:2'")
+    send(office)
+    assert helpdesk.kept[0]["type"] == "note"
+
+
 @pytest.mark.parametrize(("channel", "fault"), [
     *itertools.product(CHANNELS, ("lost", "cut", 500)), ("chatwoot", "drip"), ("chatwoot", "hang"), ("chatwoot", 503)])
 def test_a_reply_whose_fate_is_unknown_is_looked_for_before_it_is_sent_again(
