@@ -113,7 +113,7 @@ class Desk:
 
 
 def send(desk: Desk, settings: Settings, row: OutboxRow) -> SendResult:
-    """Send one reply within REPLY_TIMEOUT_SECONDS in all, after a look if an attempt was made before."""
+    """Send one reply within REPLY_TIMEOUT_SECONDS in all, after a look if it may have arrived before."""
     try:
         base, token = settings.helpdesk_api(desk.channel)
     except Misconfigured as error:
@@ -126,13 +126,18 @@ async def _send(desk: Desk, settings: Settings, row: OutboxRow, base: str, heade
     try:
         async with asyncio.timeout(seconds), httpx.AsyncClient(timeout=seconds, follow_redirects=False) as client:
             api = Api(desk.channel, base, headers, client)
-            if row.attempts > 0:
+            if may_be_there(row):
                 found = await _find(desk, api, settings, row)
                 if isinstance(found, SendResult):
                     return found
             return await _post(desk, api, settings, row)
     except TimeoutError:
         return SendResult("lose", f"no answer from {desk.channel} within {seconds:g} s")
+
+
+def may_be_there(row: OutboxRow) -> bool:
+    """Say whether an earlier attempt of a claimed row may have arrived: its answer is missing, or its deliverer died."""
+    return row.unanswered > 0 or row.status in {"unknown", "sending"}
 
 
 async def _find(desk: Desk, api: Api, settings: Settings, row: OutboxRow) -> SendResult | None:

@@ -270,11 +270,14 @@ def set_status(conn: Connection, reply_id: str, status: str, error: str | None =
 
 
 def requeue(conn: Connection, reply_id: str) -> None:
-    """Give a failed row a new set of attempts; a withheld one is cut from its turn, else it would be withheld again."""
+    """Give a failed row a new set of attempts; a withheld one is cut from its turn, else it would be withheld again.
+
+    That it may have arrived stays noted, so that the channel is asked first; but as once, so that it may leave again.
+    """
     conn.execute(
         """
         UPDATE desk.outbox SET turn_id = CASE WHEN status = 'withheld' THEN NULL ELSE turn_id END,
-               status = 'queued', attempts = 0, unanswered = 0, next_attempt_at = clock_timestamp(),
+               status = 'queued', attempts = 0, unanswered = least(unanswered, 1), next_attempt_at = clock_timestamp(),
                claimed_until = NULL, last_error = NULL, woken_at = NULL, wakes = 0
         WHERE id = %s
         """, (reply_id,))

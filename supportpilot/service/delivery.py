@@ -51,6 +51,8 @@ def deliver(db: Database, settings: Settings, ports: Ports, reply_id: str, send:
         return claimed.why
     with db.transaction() as conn:
         allowed = desk.may_still_send(conn, claimed, seconds)
+        if allowed and channel in SENDERS:
+            outbox.note_text(conn, reply_id)    # a mail notes it between the envelope and the text
         now = int(leases.clock(conn).timestamp())
     if not allowed:
         _wake_next(db, ports, claimed)

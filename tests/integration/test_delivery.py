@@ -103,6 +103,15 @@ def test_a_callback_that_fails_is_tried_again_under_the_same_key(db: Database, r
     assert len({h["webhook-id"] for h, _ in receiver.got}) == 1
 
 
+def test_a_retry_keeps_that_a_reply_may_have_arrived_but_not_how_often(db: Database) -> None:
+    office, _ = answered(db)
+    for unanswered, kept in ((0, 0), (1, 1), (2, 1)):       # a mail that left twice without an answer may leave once more
+        office.execute("UPDATE desk.outbox SET status = 'failed', attempts = 79, unanswered = %s", unanswered)
+        letters.retry_outbox(db, office.ports, office.one("SELECT id FROM desk.outbox")["id"])
+        assert office.one("SELECT status, attempts, unanswered FROM desk.outbox") == {
+            "status": "queued", "attempts": 0, "unanswered": kept}
+
+
 def test_a_reply_that_never_works_ends_loudly_and_can_be_retried(db: Database, receiver: Receiver) -> None:
     office, _ = answered(db, receiver)
     office.execute("UPDATE desk.outbox SET attempts = 11")

@@ -17,7 +17,7 @@ from supportpilot.config import load_settings
 from supportpilot.db.outbox import OutboxEntry, put
 from supportpilot.db.pool import Database
 from supportpilot.errors import Misconfigured, NotFound
-from supportpilot.service import channels, reconcile, upkeep
+from supportpilot.service import channels, letters, reconcile, upkeep
 from supportpilot.service import ticket as tickets
 from supportpilot.types import InboundMessage
 
@@ -143,6 +143,41 @@ def test_a_reply_whose_fate_is_unknown_is_looked_for_before_it_is_sent_again(
     assert send(office)[0][0] == "accepted"
     assert len(helpdesk.kept) == 1
     assert office.one("SELECT provider_id FROM desk.outbox")["provider_id"].endswith(":7000")
+
+
+@pytest.mark.parametrize("channel", CHANNELS)
+def test_a_failed_reply_that_may_have_arrived_is_looked_for_when_a_person_retries_it(channel: str, db: Database, helpdesk: Helpdesk) -> None:
+    office = office_of(channel, db, helpdesk)
+    queue(office, channel)
+    helpdesk.faults = ["lost"]
+    send(office)
+    office.execute("UPDATE desk.outbox SET attempts = 11")
+    helpdesk.look_faults = [500]
+    assert send(office)[0][0] == "failed"
+    letters.retry_outbox(db, office.ports, office.one("SELECT id FROM desk.outbox")["id"])
+    assert send(office)[0][0] == "accepted"
+    assert len(helpdesk.kept) == 1
+
+
+def test_a_reply_that_was_refused_is_sent_without_a_look(db: Database, helpdesk: Helpdesk) -> None:
+    office = office_of("zendesk", db, helpdesk)
+    queue(office, "zendesk")
+    helpdesk.faults = [429]
+    assert send(office)[0][0] == "queued"
+    assert office.one("SELECT unanswered FROM desk.outbox")["unanswered"] == 0
+    send(office)
+    assert [method for method, _, _ in helpdesk.calls] == ["PUT", "PUT"]
+
+
+def test_what_was_refused_after_it_may_have_arrived_is_still_looked_for(db: Database, helpdesk: Helpdesk) -> None:
+    office = office_of("zendesk", db, helpdesk)
+    queue(office, "zendesk")
+    helpdesk.faults, helpdesk.keeps_markers = ["cut", 429], False
+    assert send(office)[0][0] == "unknown"
+    assert send(office)[0][0] == "unknown"
+    helpdesk.kept.append({"id": 7100, "html_body": REPLY, "public": True, "author_id": OWN_ID, "metadata": {}})    # it shows late
+    assert send(office)[0][0] == "accepted"
+    assert len(helpdesk.kept) == 1
 
 
 @pytest.mark.parametrize("channel", CHANNELS)
