@@ -94,8 +94,11 @@ def _conversation(event: dict[str, Any], item: dict[str, Any]) -> str:
 
 
 def _holder(item: dict[str, Any], settings: Settings) -> str:
-    assignee = item.get("admin_assignee_id")
-    return "" if not assignee or str(assignee) == settings.intercom_user_id else "an admin"
+    """Return who has a conversation, "" if nobody or ourselves; a team without one of its people has it too."""
+    admin, team = (str(item.get(field) or "0") for field in ("admin_assignee_id", "team_assignee_id"))
+    if admin == "0":
+        return "" if team == "0" else "a team"
+    return "" if admin == settings.intercom_user_id else "an admin"
 
 
 def _assigned(event: dict[str, Any], item: dict[str, Any], settings: Settings) -> Event:

@@ -367,6 +367,29 @@ def test_intercom_assignment_closing_and_ping(db: Database, monkeypatch: pytest.
     assert (desk.turns(), desk.ticket()["status"]) == (1, "resolved")
 
 
+def test_an_intercom_team_that_gets_a_conversation_has_it(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    desk = open_desk("intercom", db, monkeypatch)
+    desk.says("customer", "同步失败", 901)
+
+    def assigned(delivery: str, admin: Any, team: Any) -> dict[str, Any]:
+        item = {"type": "conversation", "id": "215474", "admin_assignee_id": admin, "team_assignee_id": team}
+        return dict(desk.post({"type": "notification_event", "topic": "conversation.admin.assigned", "id": delivery, "app_id": "ab12cd",
+                               "data": {"item": item}}).json())
+
+    assert assigned("n-1", None, 814)["conversation"] == "taken over"
+    assert desk.ticket()["handoff_reason"] == "a team took the ticket over"
+    assert assigned("n-2", COLLEAGUE_ID, 814) == assigned("n-3", 0, "814") == {"ignored": "a human has it already"}
+    desk.work()
+    assert (desk.turns(), desk.ticket()["status"]) == (0, "escalated")
+    assert assigned("n-4", OWN_ID, 814)["conversation"] == "given back"
+    assert assigned("n-5", None, 814)["conversation"] == "taken over"
+    assert assigned("n-6", None, None)["conversation"] == "given back"
+    said = helpdesks.intercom("customer", "在吗", 902)
+    said["data"]["item"]["team_assignee_id"] = 814
+    desk.post(said)
+    assert desk.ticket()["status"] == "escalated"
+
+
 def test_a_conversation_that_a_customer_opens_at_intercom_begins_with_its_source(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     desk = open_desk("intercom", db, monkeypatch)
     opened = helpdesks.intercom("customer", "x", 901, topic="conversation.user.created")
