@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 from supportpilot.channels.port import OWN, Event, Heard, Ignored, Moved
 from supportpilot.channels.wording import is_echo
 from supportpilot.config import Settings
-from supportpilot.db import audit, channels, inbox, outbox, tickets
+from supportpilot.db import audit, channels, erasures, inbox, outbox, tickets
 from supportpilot.db.pool import Connection, Database, Row
 from supportpilot.db.tickets import TicketRow
-from supportpilot.desk.mailbox import AlreadyStored, WasErased
+from supportpilot.desk.mailbox import AlreadyStored
 from supportpilot.desk.takeover import assign, take_over
 from supportpilot.errors import Refused
 from supportpilot.service import intake
@@ -78,6 +78,8 @@ def _keep_human_words(db: Database, message: InboundMessage) -> Received | Ignor
             known = inbox.find_known(conn, message)
             if known is not None:
                 return Received(known.ticket_id, known.id, duplicate=True)
+            if erasures.was_erased(conn, message):
+                return intake.ERASED
             ticket = _locked_ticket(conn, message.channel, message.conversation_id or "")
             if ticket is None:
                 return Ignored(NO_TICKET)
@@ -89,8 +91,6 @@ def _keep_human_words(db: Database, message: InboundMessage) -> Received | Ignor
                          detail={"seen_at": message.channel})
     except AlreadyStored:
         return Ignored("stored at this moment by another delivery")
-    except WasErased:
-        return intake.ERASED
     return Received(ticket.id, filed.message_id, duplicate=False)
 
 

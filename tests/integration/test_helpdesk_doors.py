@@ -20,6 +20,7 @@ from supportpilot.config import Settings, get_settings, load_settings
 from supportpilot.db.pool import Database
 from supportpilot.errors import Refused
 from supportpilot.service import channels, letters
+from supportpilot.service import customer as customers
 from supportpilot.service import ticket as tickets
 from worker.schedule import entries
 
@@ -122,6 +123,18 @@ def test_what_a_colleague_writes_is_kept_as_theirs_and_the_agent_falls_silent(de
     tickets.release(desk.office.db, desk.office.ports, desk.ticket()["id"])
     desk.work()
     assert desk.office.status(desk.ticket()["id"]) == "answered"
+
+
+def test_a_colleagues_erased_words_stay_erased_though_another_ticket_of_the_conversation_is_there(chatwoot: Desk) -> None:
+    chatwoot.says("customer", "我的问题", 901)
+    said = helpdesks.chatwoot("colleague", "李娜您好，您的账单是……", 902)
+    assert chatwoot.post(said, "d-902").status_code == 202
+    other = {"id": 502, "name": "别人", "email": "other@example.com", "type": "contact"}
+    chatwoot.says("customer", "我也有", 903, sender=other)
+    customers.erase(chatwoot.office.db, CUSTOMER, "小王")
+    for delivery in ("d-902", "d-903"):
+        assert chatwoot.post(said, delivery).json() == {"duplicate": True, "ignored": "erased"}
+    assert chatwoot.inbox() == [("customer", "我也有")]
 
 
 def test_a_colleague_who_writes_where_no_ticket_is_is_not_our_business(desk: Desk) -> None:
