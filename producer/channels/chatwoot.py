@@ -68,7 +68,6 @@ def _account_of(event: dict[str, object], settings: Settings) -> object:
 def sender_of(raw: bytes) -> str:
     """Return the address or name of a body that could not be used; "" if there is none."""
     try:
-        sender = reading.inner(reading.json_of(raw), "sender")
-        return reading.line("sender", sender.get("email") or sender.get("name"), 200)
+        return chatwoot.writer_of(reading.inner(reading.json_of(raw)))
     except Unusable:
         return ""

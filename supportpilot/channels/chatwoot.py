@@ -55,6 +55,15 @@ def read_message(message: dict[str, Any], conversation: dict[str, Any], account:
     return _from_colleague(message, conversation, reading.number("account.id", account), settings)
 
 
+def writer_of(message: dict[str, Any]) -> str:
+    """Return the address or name of who wrote a message that cannot be read; "" if there is none."""
+    sender = reading.inner(message, "sender")
+    try:
+        return reading.line("sender", sender.get("email") or sender.get("name"), 200)
+    except Unusable:
+        return ""
+
+
 def _kind(message: dict[str, Any]) -> str:
     value = message.get("message_type")
     return TYPES.get(value, "") if isinstance(value, int | str) else ""

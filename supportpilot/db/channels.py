@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
 
@@ -44,22 +45,34 @@ def stored(conn: Connection, days: int = 7) -> list[Row]:
         """, (days,)).fetchall()
 
 
-def asked_to(conn: Connection, channel: str, account: str) -> datetime | None:
-    """Return how far an account was asked; None if never."""
-    row = conn.execute("SELECT asked_to FROM desk.channel_cursors WHERE channel = %s AND account = %s",
+@dataclass(frozen=True)
+class Cursor:
+    """How far an account was asked: for all up to `asked_to`; for all in conversations quiet since `reached`."""
+
+    asked_to: datetime
+    reached: datetime | None
+
+
+def start_asking(conn: Connection, channel: str, account: str) -> Cursor:
+    """Return how far an account was asked; one that never was begins now."""
+    conn.execute("INSERT INTO desk.channel_cursors (channel, account, asked_to) VALUES (%s, %s, clock_timestamp()) "
+                 "ON CONFLICT DO NOTHING", (channel, account))
+    row = conn.execute("SELECT asked_to, reached FROM desk.channel_cursors WHERE channel = %s AND account = %s",
                        (channel, account)).fetchone()
-    return None if row is None else row["asked_to"]
+    assert row is not None  # noqa: S101 -- inserted above
+    return Cursor(**row)
 
 
-def note_asked(conn: Connection, channel: str, account: str, asked: datetime, found: int) -> None:
-    """Note how far an account was asked and how many lost messages that brought; never goes back."""
-    conn.execute(
-        """
-        INSERT INTO desk.channel_cursors (channel, account, asked_to, found) VALUES (%s, %s, %s, %s)
-        ON CONFLICT (channel, account)
-        DO UPDATE SET asked_to = greatest(desk.channel_cursors.asked_to, EXCLUDED.asked_to), last_error = NULL,
-                      found = desk.channel_cursors.found + EXCLUDED.found, checked_at = clock_timestamp()
-        """, (channel, account, asked, found))
+def note_reached(conn: Connection, channel: str, account: str, reached: datetime | None, found: int) -> None:
+    """Note that a conversation was asked, and how many lost messages that brought; never goes back."""
+    conn.execute("UPDATE desk.channel_cursors SET reached = greatest(reached, %s), found = found + %s, checked_at = clock_timestamp() "
+                 "WHERE channel = %s AND account = %s", (reached, found, channel, account))
+
+
+def note_asked(conn: Connection, channel: str, account: str, asked: datetime) -> None:
+    """Note how far an account was asked in all; never goes back."""
+    conn.execute("UPDATE desk.channel_cursors SET asked_to = greatest(asked_to, %s), reached = NULL, last_error = NULL, "
+                 "checked_at = clock_timestamp() WHERE channel = %s AND account = %s", (asked, channel, account))
 
 
 def note_failed(conn: Connection, channel: str, account: str, error: str) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 from supportpilot.db.pool import Connection, Row
 
 
@@ -26,6 +28,12 @@ def accept(conn: Connection, quarantine_id: str, message_id: str) -> None:
     """Mark a row as turned into a message after all."""
     conn.execute("UPDATE desk.quarantine SET state = 'accepted', message_id = %s WHERE id = %s",
                  (message_id, quarantine_id))
+
+
+def raws_since(conn: Connection, channel: str, since: datetime) -> list[bytes]:
+    """Return what a channel's rows hold that came since."""
+    return [bytes(row["raw"]) for row in conn.execute(
+        "SELECT raw FROM desk.quarantine WHERE channel = %s AND received_at >= %s", (channel, since)).fetchall()]
 
 
 def rows(conn: Connection, limit: int = 200) -> list[Row]:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import itertools
+import json
 import socket
 from collections.abc import Iterator
 from datetime import timedelta
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,11 +15,12 @@ from fixtures import helpdesks
 from fixtures.helpdesks import CHANNELS, COLLEAGUE_ID, CUSTOMER, OWN_ID, Helpdesk
 from fixtures.office import Office
 
+from producer.cli.letters import _parser
 from supportpilot.config import load_settings
 from supportpilot.db.outbox import OutboxEntry, put
 from supportpilot.db.pool import Database
 from supportpilot.errors import Misconfigured, NotFound
-from supportpilot.service import channels, letters, reconcile, upkeep
+from supportpilot.service import channels, intake, letters, reconcile, upkeep
 from supportpilot.service import ticket as tickets
 from supportpilot.types import InboundMessage
 
@@ -370,6 +373,119 @@ def test_a_chatwoot_that_cannot_be_asked_is_noted_and_asked_again_from_the_same_
     office.execute("UPDATE desk.channel_cursors SET asked_to = asked_to + %s", timedelta(minutes=5))
     assert ask(office) == 1
     assert channels.overview(db)["asked"][0]["last_error"] is None
+
+
+def several(db: Database, helpdesk: Helpdesk, *ages: tuple[int, float], **settings: Any) -> Office:
+    """Conversations (number, age in seconds) with one lost message each."""
+    office = office_of("chatwoot", db, helpdesk, chatwoot_account_id=3, **settings)
+    for number, age in ages:
+        helpdesk.messages[str(number)] = [listed(office, 9000 + number, "customer", f"问题 {number}", age=age)]
+        helpdesk.conversations.append(helpdesks.chatwoot_conversation(
+            id=number, last_activity_at=helpdesk.messages[str(number)][0]["created_at"]))
+    return office
+
+
+def stored(office: Office) -> list[str]:
+    return [r["body"] for r in office.rows("SELECT body FROM desk.inbox ORDER BY received_at")]
+
+
+def last_asked(office: Office, **ago: float) -> None:
+    office.execute("INSERT INTO desk.channel_cursors (channel, account, asked_to) VALUES ('chatwoot', '3', clock_timestamp() - %s) "
+                   "ON CONFLICT (channel, account) DO UPDATE SET asked_to = EXCLUDED.asked_to", timedelta(**ago))
+
+
+def cursor(office: Office) -> dict[str, Any]:
+    return office.one("SELECT extract(epoch FROM clock_timestamp() - asked_to)::float8 AS age, reached, found, last_error FROM desk.channel_cursors")
+
+
+@pytest.mark.parametrize("status", [500, 403])
+def test_a_conversation_that_fails_costs_the_poll_no_other(status: int, db: Database, helpdesk: Helpdesk) -> None:
+    office = several(db, helpdesk, (61, 300), (62, 200), (63, 100))
+    last_asked(office, minutes=5)
+    helpdesk.broken = {"/62/messages": status}
+    assert (ask(office), stored(office)) == (2, ["问题 61", "问题 63"])
+    now = cursor(office)
+    assert (now["last_error"], now["found"]) == (f"conversation 62: HTTP {status} from chatwoot", 2)
+    assert now["age"] > 290     # it is asked again from there ...
+    helpdesk.broken = {}
+    assert (ask(office), stored(office)[2:]) == (1, ["问题 62"])
+    assert cursor(office)["last_error"] is None
+
+
+def test_a_conversation_that_fails_for_an_hour_is_passed_over_and_counted(db: Database, helpdesk: Helpdesk) -> None:
+    office = several(db, helpdesk, (61, 5000), (62, 4000), (63, 100))
+    last_asked(office, hours=2)
+    helpdesk.broken = {"/62/messages": 403}
+    assert ask(office) == 2
+    assert cursor(office)["age"] < 200
+    reasons = {r["reason"]: r["n"] for r in channels.overview(db)["counts"]}
+    assert reasons["conversation passed over by the poll: HTTP 403 from chatwoot"] == 1
+    helpdesk.calls.clear()
+    assert ask(office) == 0
+    assert not any("/62/" in path for _, path, _ in helpdesk.calls)
+
+
+def test_a_helpdesk_that_fails_in_the_middle_is_no_reason_to_pass_over_what_is_left(db: Database, helpdesk: Helpdesk) -> None:
+    office = several(db, helpdesk, (61, 9000), (62, 8000), (63, 100))
+    last_asked(office, hours=3)
+    helpdesk.broken = {"/62/messages": 502, "/63/messages": 502}
+    assert ask(office) == 1
+    helpdesk.broken = {}
+    assert (ask(office), stored(office)) == (2, ["问题 61", "问题 62", "问题 63"])
+
+
+def test_a_round_that_is_cut_short_goes_on_where_it_stopped_and_loses_nothing(
+        db: Database, helpdesk: Helpdesk, monkeypatch: pytest.MonkeyPatch) -> None:
+    office = several(db, helpdesk, (61, 9000), (62, 6000), (63, 100))
+    helpdesk.messages["63"].insert(0, listed(office, 8063, "customer", "早先的问题", age=9500))
+    last_asked(office, hours=3)
+    clock = itertools.count(0, 100.0)       # seconds: two conversations fit into a round
+    monkeypatch.setattr(reconcile, "time", SimpleNamespace(monotonic=lambda: next(clock)))
+    assert ask(office) == 2
+    assert cursor(office)["last_error"] == "1 conversations are left for the next time"
+    helpdesk.calls.clear()
+    assert ask(office) == 2
+    assert not any("/61/" in path for _, path, _ in helpdesk.calls)
+    assert stored(office) == ["问题 61", "问题 62", "早先的问题", "问题 63"]
+    assert (cursor(office)["reached"], cursor(office)["last_error"]) == (None, None)
+
+
+def test_the_poll_reads_however_much_was_written(db: Database, helpdesk: Helpdesk) -> None:
+    office = several(db, helpdesk, *((100 + n, 500.0 - n) for n in range(60)))
+    helpdesk.messages["159"] = [listed(office, 20_000 + n, "customer", f"第 {n} 句", age=400 - n) for n in range(230)]
+    last_asked(office, minutes=9)
+    assert ask(office) == 59 + 230
+
+
+def test_a_conversation_without_a_number_does_not_end_the_poll(db: Database, helpdesk: Helpdesk) -> None:
+    office = several(db, helpdesk, *((100 + n, 400.0 - n) for n in range(30)))
+    helpdesk.conversations.append(helpdesks.chatwoot_conversation(id="../users", last_activity_at=helpdesk.conversations[0]["last_activity_at"]))
+    last_asked(office, minutes=9)
+    assert ask(office) == 30
+    assert "is not a number" in cursor(office)["last_error"]
+
+
+def test_a_message_without_a_hook_that_cannot_be_read_is_held_once_and_can_be_tried_again(db: Database, helpdesk: Helpdesk) -> None:
+    office = several(db, helpdesk, (61, 200), (62, 100), max_message_chars=4)
+    helpdesk.messages["61"][0]["content"] = "太长的一句话"
+    assert (ask(office), ask(office)) == (0, 0)
+    rows = office.rows("SELECT id, sender, reason, raw FROM desk.quarantine ORDER BY id")
+    assert [(r["sender"], r["reason"]) for r in rows] == [
+        (CUSTOMER, "body has 6 characters; at most 4 are allowed"), (CUSTOMER, "body has 5 characters; at most 4 are allowed")]
+    office.settings.max_message_chars = 100
+    for row in rows:
+        letters.retry_quarantine(db, office.settings, office.ports, row["id"], _parser(office.settings))
+    assert sorted(stored(office)) == ["太长的一句话", "问题 62"]
+    assert ask(office) == 0
+    assert len(office.rows("SELECT 1 FROM desk.quarantine")) == 2
+
+
+def test_a_message_that_its_hook_brought_and_nobody_can_read_is_not_held_twice(db: Database, helpdesk: Helpdesk) -> None:
+    office = several(db, helpdesk, (48, 100), max_message_chars=2)
+    hook = json.dumps(helpdesks.chatwoot("customer", "问题 48", 9048)).encode()
+    intake.keep_unusable(db, "chatwoot", CUSTOMER, hook, "body is too long", "chatwoot:d-1")
+    assert ask(office) == 0
+    assert len(office.rows("SELECT 1 FROM desk.quarantine")) == 1
 
 
 def test_only_a_helpdesk_that_can_be_asked_is_asked(db: Database, helpdesk: Helpdesk) -> None:

@@ -15,6 +15,7 @@ CREATE TABLE desk.channel_cursors (
     channel    text NOT NULL,
     account    text NOT NULL,
     asked_to   timestamptz NOT NULL,      -- by the helpdesk's clock
+    reached    timestamptz,               -- a round that was cut short: conversations quiet since then are done
     found      bigint NOT NULL DEFAULT 0, -- messages whose hook was lost
     last_error text,
     checked_at timestamptz NOT NULL DEFAULT clock_timestamp(),
