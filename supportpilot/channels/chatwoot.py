@@ -20,7 +20,7 @@ from supportpilot.types import InboundMessage
 
 CHANNEL = "chatwoot"
 # The hook writes names, the API numbers.
-Kind: TypeAlias = Literal["taken over", "given back", "resolved"]
+Kind: TypeAlias = Literal["taken over", "opened", "given back", "resolved"]
 TYPES = {"incoming": "incoming", "outgoing": "outgoing", "activity": "activity", "template": "template",
          0: "incoming", 1: "outgoing", 2: "activity", 3: "template"}
 # Fields of `content_attributes` that say: a machine wrote this.
@@ -165,7 +165,7 @@ def _moved(conversation: dict[str, Any], changes: dict[str, tuple[Any, Any]], se
     if held_by:
         return ("taken over", held_by) if "assignee_id" in changes or "status" in changes else None
     if status is not None and status[0] == "pending" and status[1] == "open":
-        return "taken over", "an agent"
+        return "opened", "an agent"
     if status is not None and status[1] == "pending":
         return "given back", CHANNEL
     if "assignee_id" in changes and changes["assignee_id"][1] is None and conversation.get("status") == "pending":

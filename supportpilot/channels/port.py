@@ -32,11 +32,14 @@ class Heard:
 
 @dataclass(frozen=True)
 class Moved:
-    """The conversation changed hands, or was closed, at the helpdesk."""
+    """The conversation changed hands, or was closed, at the helpdesk.
+
+    `opened`: put among the people's without one of them taking it, which our own handoff does too.
+    """
 
     channel: str
     conversation_id: str
-    kind: Literal["taken over", "given back", "resolved"]
+    kind: Literal["taken over", "opened", "given back", "resolved"]
     by: str
 
 

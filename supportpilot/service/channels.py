@@ -104,14 +104,16 @@ def _move(db: Database, ports: Ports, moved: Moved) -> Done | Ignored:
         ticket = _locked_ticket(conn, moved.channel, moved.conversation_id)
         if ticket is None:
             return Ignored(NO_TICKET)
-        if moved.kind == "taken over":
+        if moved.kind in {"taken over", "opened"}:
             if ticket.status == "resolved":
                 return Ignored("assigned after it was resolved")
+            if moved.kind == "opened" and ticket.status == "escalated":
+                return Ignored("opened after it was handed over")
             if ticket.status == "escalated" and ticket.taken_over_seq:
                 return Ignored("a human has it already")
             assign(conn, ticket, moved.by)
             audit.record(conn, moved.by, "ticket.taken_over", ticket_id=ticket.id, detail={"seen_at": moved.channel})
-            return Done(ticket.id, moved.kind)
+            return Done(ticket.id, "taken over")
     try:
         if moved.kind == "given back":
             tickets_service.release(db, ports, ticket.id, moved.by)

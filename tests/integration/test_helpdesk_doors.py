@@ -336,6 +336,16 @@ def test_a_conversation_that_is_opened_by_a_person_is_theirs_and_pending_again_i
     assert chatwoot.turns() == 1
 
 
+def test_our_own_opening_of_a_conversation_that_is_handed_over_is_nobodys_taking_over(chatwoot: Desk) -> None:
+    chatwoot.says("customer", "转人工", 901)
+    chatwoot.office.execute("UPDATE biz.tickets SET status = 'escalated', handoff_reason = 'asked for a person'")
+    opened = helpdesks.chatwoot_change(None, "conversation_status_changed", status=("pending", "open"))
+    assert chatwoot.post(opened, "d-1").json() == {"ignored": "opened after it was handed over"}
+    assert (chatwoot.ticket()["taken_over_seq"], chatwoot.ticket()["last_seq"]) == (0, 1)
+    taken = helpdesks.chatwoot_change(COLLEAGUE, "conversation_status_changed", status=("pending", "open"))
+    assert chatwoot.post(taken, "d-2").json()["conversation"] == "taken over"
+
+
 def test_a_person_who_has_the_conversation_keeps_it_though_the_hook_of_that_was_lost(chatwoot: Desk) -> None:
     chatwoot.says("customer", "同步失败", 901, conversation=helpdesks.chatwoot_conversation(COLLEAGUE))
     chatwoot.work()
