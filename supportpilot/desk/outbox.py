@@ -9,10 +9,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
-from supportpilot.db import mails, outbox, rates, tickets
+from supportpilot.db import audit, mails, outbox, rates, tickets
 from supportpilot.db.outbox import OutboxRow
 from supportpilot.db.pool import Connection
+from supportpilot.db.tickets import TicketRow
 from supportpilot.desk import rules
+from supportpilot.desk.takeover import hand_up
+
+LONGEST_ERROR = 300
+DIED = "every attempt ended with its deliverer"
 
 
 @dataclass(frozen=True)
@@ -48,7 +53,7 @@ def claim(conn: Connection, reply_id: str, seconds: float, per_minute: int = 0) 
     ticket_id = outbox.ticket_of(conn, reply_id)
     if ticket_id is None:
         return Skipped("no such row")
-    tickets.lock(conn, ticket_id)
+    ticket = tickets.lock(conn, ticket_id)
     row = outbox.lock(conn, reply_id)
     if row is None or row.status not in {"queued", "sending", "unknown"}:
         return Skipped("already closed", outbox.next_unsent(conn, ticket_id))
@@ -58,7 +63,9 @@ def claim(conn: Connection, reply_id: str, seconds: float, per_minute: int = 0) 
     if not outbox.is_due(conn, reply_id):
         return Skipped("not due, or being sent by somebody")
     if row.status == "sending" and row.attempts >= rules.patience(row.channel).attempts:
-        outbox.set_status(conn, reply_id, "failed", "every attempt ended with its deliverer")
+        outbox.set_status(conn, reply_id, "failed", DIED)
+        if ticket is not None:
+            give_to_human(conn, Claimed(row, row.claimed_until or outbox.NEVER), ticket, DIED)
         return Skipped("given up", outbox.next_unsent(conn, ticket_id))
     if row.status == "sending":
         outbox.set_status(conn, reply_id, "unknown")
@@ -100,6 +107,15 @@ def close(conn: Connection, claimed: Claimed, result: SendResult) -> str:
     if written and result.event in {"retry", "give_up"} and not claimed.row.unanswered:
         mails.forget_unsent(conn, claimed.row.id)
     return status if written else "claimed by somebody else"
+
+
+def give_to_human(conn: Connection, claimed: Claimed, ticket: TicketRow, error: str | None) -> None:
+    """Give the locked ticket of a row that failed for good to a human: its customer cannot be answered."""
+    row = claimed.row
+    audit.record(conn, "delivery", "reply.failed", ticket_id=row.ticket_id, subject=row.id)
+    if row.kind == "reply" and ticket.status != "escalated":
+        hand_up(conn, row.ticket_id, ticket.status, f"reply {row.id} could not be sent: {error}"[:LONGEST_ERROR],
+                f"reply:{row.id}:{claimed.until.isoformat()}")      # a reply can fail anew after a retry
 
 
 def next_unsent(conn: Connection, ticket_id: str) -> str | None:

@@ -12,15 +12,13 @@ import httpx
 
 from supportpilot.channels.registry import SENDERS
 from supportpilot.config import Settings
-from supportpilot.db import audit, leases, outbox, tickets
+from supportpilot.db import leases, outbox, tickets
 from supportpilot.db.outbox import OutboxRow
-from supportpilot.db.pool import Connection, Database
-from supportpilot.db.tickets import TicketRow
+from supportpilot.db.pool import Database
 from supportpilot.desk import outbox as desk
 from supportpilot.desk.links import page_url
 from supportpilot.desk.outbox import Claimed, SendResult, Skipped
 from supportpilot.desk.signing import sign
-from supportpilot.desk.takeover import hand_up
 from supportpilot.errors import Misconfigured
 from supportpilot.service import delivery_mail
 from supportpilot.types import Ports
@@ -90,21 +88,12 @@ def _close(db: Database, ports: Ports, claimed: Claimed, result: SendResult) -> 
         ticket = None if result.event == "accept" else tickets.lock(conn, claimed.row.ticket_id)
         status = desk.close(conn, claimed, result)
         if status == "failed" and ticket is not None:
-            _hand_up(conn, claimed, ticket, result)
+            desk.give_to_human(conn, claimed, ticket, result.error)
     if status == "failed":
         log.error("reply %s of ticket %s failed for good: %s", claimed.row.id, claimed.row.ticket_id, result.error)
     if status in {"accepted", "failed", "withheld"}:
         _wake_next(db, ports, claimed)
     return status if result.error is None else f"{status}: {result.error}"
-
-
-def _hand_up(conn: Connection, claimed: Claimed, ticket: TicketRow, result: SendResult) -> None:
-    """Give the ticket to a human when its customer cannot be answered."""
-    row = claimed.row
-    audit.record(conn, "delivery", "reply.failed", ticket_id=row.ticket_id, subject=row.id)
-    if row.kind == "reply" and ticket.status != "escalated":
-        hand_up(conn, row.ticket_id, ticket.status, f"reply {row.id} could not be sent: {result.error}"[:LONGEST_ERROR],
-                f"reply:{row.id}:{claimed.until.isoformat()}")      # a reply can fail anew after a retry
 
 
 def _wake_next(db: Database, ports: Ports, claimed: Claimed) -> None:

@@ -103,6 +103,18 @@ def test_a_callback_that_fails_is_tried_again_under_the_same_key(db: Database, r
     assert len({h["webhook-id"] for h, _ in receiver.got}) == 1
 
 
+def test_a_reply_whose_deliverers_all_died_brings_a_human(db: Database) -> None:
+    office, ticket_id = answered(db)
+    reply_id = office.one("SELECT id FROM desk.outbox")["id"]
+    office.execute("UPDATE desk.outbox SET status = 'sending', attempts = %s, claimed_until = clock_timestamp() - interval '1 second'",
+                   DELIVERY_MAX_ATTEMPTS)
+    assert delivery.deliver(db, office.settings, office.ports, reply_id) == "given up"
+    assert (statuses(office), office.status(ticket_id)) == (["failed"], "escalated")
+    assert office.one("SELECT handoff_reason FROM biz.tickets")["handoff_reason"] == (
+        f"reply {reply_id} could not be sent: every attempt ended with its deliverer")
+    assert [r["kind"] for r in office.rows("SELECT kind FROM desk.notifications")] == ["handoff"]
+
+
 def test_a_retry_keeps_that_a_reply_may_have_arrived_but_not_how_often(db: Database) -> None:
     office, _ = answered(db)
     for unanswered, kept in ((0, 0), (1, 1), (2, 1)):       # a mail that left twice without an answer may leave once more
