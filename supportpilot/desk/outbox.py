@@ -17,6 +17,7 @@ from supportpilot.desk import rules
 from supportpilot.desk.takeover import hand_up
 
 LONGEST_ERROR = 300
+LOST_CLAIM = "claimed by somebody else"
 DIED = "every attempt ended with its deliverer"
 
 
@@ -106,7 +107,7 @@ def close(conn: Connection, claimed: Claimed, result: SendResult) -> str:
                                   "unanswered": None if result.event == "lose" else claimed.row.unanswered})
     if written and result.event in {"retry", "give_up"} and not claimed.row.unanswered:
         mails.forget_unsent(conn, claimed.row.id)
-    return status if written else "claimed by somebody else"
+    return status if written else LOST_CLAIM
 
 
 def give_to_human(conn: Connection, claimed: Claimed, ticket: TicketRow, error: str | None) -> None:

@@ -91,7 +91,7 @@ def _close(db: Database, ports: Ports, claimed: Claimed, result: SendResult) -> 
             desk.give_to_human(conn, claimed, ticket, result.error)
     if status == "failed":
         log.error("reply %s of ticket %s failed for good: %s", claimed.row.id, claimed.row.ticket_id, result.error)
-    if status in {"accepted", "failed", "withheld"}:
+    if status in {"accepted", "failed", "withheld", desk.LOST_CLAIM}:     # a mail's last check may have withheld it
         _wake_next(db, ports, claimed)
     return status if result.error is None else f"{status}: {result.error}"
 

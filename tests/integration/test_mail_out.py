@@ -282,6 +282,21 @@ def test_a_human_who_takes_over_at_the_last_moment_stops_the_mail(post: PostOffi
     assert mail["X-Auto-Response-Suppress"] is None
 
 
+def test_a_mail_that_is_withheld_at_the_last_moment_lets_the_next_one_go(post: PostOffice, sink: Sink, monkeypatch: pytest.MonkeyPatch) -> None:
+    ticket_id = post.answered()
+    real = smtp._envelope
+
+    def taken_meanwhile(*given: Any) -> Any:
+        monkeypatch.setattr(smtp, "_envelope", real)
+        ticket.reply(post.db, post.ports, ticket_id, "我来处理", "小王")
+        post.wakeups.replies.clear()        # its own wake-up came while the first row was being sent: not its turn
+        return real(*given)
+    monkeypatch.setattr(smtp, "_envelope", taken_meanwhile)
+    post.deliver()
+    assert post.states() == ["withheld", "accepted"]
+    assert len(sink.mails) == 1
+
+
 def test_an_erasure_at_the_last_moment_stops_the_mail(post: PostOffice, sink: Sink, monkeypatch: pytest.MonkeyPatch) -> None:
     post.answered()
     real = smtp._envelope
