@@ -14,6 +14,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from supportpilot.channels import reading
+from supportpilot.channels.port import Heard
 from supportpilot.channels.reading import MAX_NAME_CHARS, MAX_SUBJECT_CHARS
 from supportpilot.config import Settings
 from supportpilot.errors import Unusable
@@ -40,7 +41,7 @@ class _Payload(BaseModel):
     attachments: list[Any] | None = None
 
 
-def parse(raw: bytes, delivery_id: str | None, settings: Settings) -> InboundMessage:
+def parse(raw: bytes, delivery_id: str | None, settings: Settings) -> Heard:
     """Turn a signed request's body into a message.
 
     Raises:
@@ -48,7 +49,7 @@ def parse(raw: bytes, delivery_id: str | None, settings: Settings) -> InboundMes
     """
     payload = _payload(raw)
     message_id = reading.identifier("message_id", payload.message_id)
-    return InboundMessage(
+    return Heard(InboundMessage(
         channel=CHANNEL,
         external_id=f"{CHANNEL}:{message_id}",
         contact=reading.address("from.email", payload.sender.email),
@@ -59,7 +60,7 @@ def parse(raw: bytes, delivery_id: str | None, settings: Settings) -> InboundMes
         ticket_id=_optional("ticket_id", payload.ticket_id),
         conversation_id=_optional("conversation_id", payload.conversation_id),
         sent_at=reading.moment(payload.sent_at) if isinstance(payload.sent_at, str) else None,
-    )
+    ))
 
 
 def sender_of(raw: bytes) -> str:

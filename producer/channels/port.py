@@ -15,7 +15,7 @@ from supportpilot.channels.port import Event
 from supportpilot.config import Settings
 from supportpilot.db.pool import Database
 from supportpilot.desk.signing import TOLERANCE_SECONDS
-from supportpilot.types import InboundMessage, Ports
+from supportpilot.types import Ports
 
 Headers: TypeAlias = Mapping[str, str]      # by lower-case name
 _DELIVERY = re.compile(r"[\x21-\x7e]{1,255}")
@@ -34,7 +34,7 @@ class Channel:
     """
 
     verify: Callable[[Headers, bytes, list[str], datetime], str]
-    parse: Callable[[bytes, str, Settings], Event | InboundMessage]
+    parse: Callable[[bytes, str, Settings], Event]
     sender_of: Callable[[bytes], str]
     standard: bool = False
 

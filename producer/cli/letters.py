@@ -11,11 +11,10 @@ from producer.channels.port import Channel
 from producer.channels.registry import CHANNELS
 from producer.cli.screen import print_json, print_table, say
 from producer.cli.session import current_settings, open_database, waking_ports
-from supportpilot.channels.port import Heard
+from supportpilot.channels.port import Event
 from supportpilot.config import Settings
 from supportpilot.errors import Unusable
 from supportpilot.service import letters, mail_in
-from supportpilot.types import InboundMessage
 
 inbox_app = typer.Typer(help="Customers' messages; with --dead those that were given up.", rich_markup_mode=None)
 outbox_app = typer.Typer(help="Replies on their way; with --dead those that could not be sent.", rich_markup_mode=None)
@@ -94,14 +93,10 @@ def quarantine_retry(quarantine_id: Annotated[str, typer.Argument(help="Id of a 
     say(f"{quarantine_id} became message {received.message_id} of ticket {received.ticket_id}")
 
 
-def _parser(settings: Settings) -> Callable[[str, bytes], InboundMessage]:
-    def parse(channel: str, raw: bytes) -> InboundMessage:
+def _parser(settings: Settings) -> Callable[[str, bytes], Event]:
+    def parse(channel: str, raw: bytes) -> Event:
         door = CHANNELS.get(channel)
         if not isinstance(door, Channel):
             raise Unusable(f"channel {channel} has no parser")
-        event = door.parse(raw, "", settings)
-        message = event.message if isinstance(event, Heard) else event
-        if not isinstance(message, InboundMessage) or message.author != "customer":
-            raise Unusable("it is no customer's message")
-        return message
+        return door.parse(raw, "", settings)
     return parse

@@ -72,7 +72,7 @@ def as_message(given: dict[str, object], settings: Settings) -> InboundMessage:
     Raises:
         Unusable: it cannot be a message; the text says why.
     """
-    message = generic.parse(json.dumps(given).encode(), None, settings)
+    message = generic.parse(json.dumps(given).encode(), None, settings).message
     return replace(message, channel=CHANNEL, external_id=f"{CHANNEL}:{given['message_id']}")
 
 

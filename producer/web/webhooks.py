@@ -16,11 +16,10 @@ from producer.signatures import Unsigned
 from producer.web.body import read_body
 from producer.web.errors import answer
 from producer.web.state import Site, SiteOf
-from supportpilot.channels.port import Heard, Ignored
+from supportpilot.channels.port import Ignored
 from supportpilot.errors import Unusable
 from supportpilot.service import channels, intake
 from supportpilot.service.channels import Done
-from supportpilot.types import InboundMessage
 
 log = logging.getLogger(__name__)
 router = APIRouter()
@@ -77,7 +76,7 @@ def store(site: Site, channel: str, body: bytes, delivery_id: str) -> JSONRespon
             return JSONResponse(ERASED, status_code=200)
         log.warning("webhook %s: %s in quarantine: %s", channel, kept, error)
         return JSONResponse({"quarantined": kept, "reason": str(error)}, status_code=202)
-    got = channels.take(site.db, site.settings, site.ports, channel, Heard(event) if isinstance(event, InboundMessage) else event)
+    got = channels.take(site.db, site.settings, site.ports, channel, event)
     if isinstance(got, Ignored):
         return JSONResponse({"ignored": got.reason})
     if isinstance(got, Done):

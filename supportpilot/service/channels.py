@@ -31,13 +31,15 @@ class Done:
     kind: str
 
 
-def take(db: Database, settings: Settings, ports: Ports, channel: str, event: Event) -> Received | Done | Ignored:
-    """Act on an event; what is ignored is counted.
+def take(db: Database, settings: Settings, ports: Ports, channel: str, event: Event, *,
+         quarantine_id: str | None = None) -> Received | Done | Ignored:
+    """Act on an event; what is ignored is counted. `quarantine_id`: the row that it was read from, marked with it.
 
     Raises:
+        NotFound: that row was erased meanwhile.
         Unavailable: the database is away; nothing is stored, the sender should try again.
     """
-    taken = _take(db, settings, ports, event)
+    taken = _take(db, settings, ports, event, quarantine_id)
     if isinstance(taken, Ignored):
         with db.transaction() as conn:
             channels.count(conn, channel, "ignored", taken.reason)
@@ -45,21 +47,21 @@ def take(db: Database, settings: Settings, ports: Ports, channel: str, event: Ev
     return taken
 
 
-def _take(db: Database, settings: Settings, ports: Ports, event: Event) -> Received | Done | Ignored:
+def _take(db: Database, settings: Settings, ports: Ports, event: Event, quarantine_id: str | None) -> Received | Done | Ignored:
     if isinstance(event, Ignored):
         return event
     if isinstance(event, Moved):
         return _move(db, ports, event)
     if event.message.author == "human":
-        return _keep_human_words(db, event.message)
-    return _hear_customer(db, settings, ports, event)
+        return _keep_human_words(db, event.message, quarantine_id)
+    return _hear_customer(db, settings, ports, event, quarantine_id)
 
 
-def _hear_customer(db: Database, settings: Settings, ports: Ports, event: Heard) -> Received | Ignored:
+def _hear_customer(db: Database, settings: Settings, ports: Ports, event: Heard, quarantine_id: str | None) -> Received | Ignored:
     with db.connection() as conn:
         if _is_ours(conn, event.message):
             return Ignored(OWN)
-    return intake.receive(db, settings, ports, event.message, held_by=event.held_by)
+    return intake.receive(db, settings, ports, event.message, held_by=event.held_by, quarantine_id=quarantine_id)
 
 
 def _is_ours(conn: Connection, message: InboundMessage) -> bool:
@@ -71,7 +73,7 @@ def _is_ours(conn: Connection, message: InboundMessage) -> bool:
         (row["body"] for row in said), message.body)
 
 
-def _keep_human_words(db: Database, message: InboundMessage) -> Received | Ignored:
+def _keep_human_words(db: Database, message: InboundMessage, quarantine_id: str | None) -> Received | Ignored:
     """Keep what a colleague wrote at the helpdesk as theirs: the ticket is theirs from then on, nothing is answered."""
     try:
         with db.transaction() as conn:
@@ -86,6 +88,8 @@ def _keep_human_words(db: Database, message: InboundMessage) -> Received | Ignor
             if _is_ours(conn, message):
                 return Ignored(OWN)
             filed = intake.file_human_reply(conn, ticket, replace(message, contact=ticket.contact))
+            if quarantine_id is not None:
+                intake.accept_held(conn, quarantine_id, filed.message_id)
             take_over(conn, ticket, filed.status, filed.seq, message.contact_name)
             audit.record(conn, message.contact_name, "ticket.reply", ticket_id=ticket.id, subject=filed.message_id,
                          detail={"seen_at": message.channel})

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 
 from supportpilot.agent.courtesy import ends_with_question, is_bare_thanks
 from supportpilot.config import Settings
@@ -15,7 +14,7 @@ from supportpilot.db.tickets import TicketRow
 from supportpilot.desk import mailbox
 from supportpilot.desk.mailbox import AlreadyStored, Filed, WasErased
 from supportpilot.desk.takeover import hand_up, take_over
-from supportpilot.errors import NotFound, Refused, Unavailable, Unusable
+from supportpilot.errors import NotFound, Refused, Unavailable
 from supportpilot.service.texts import waiting_ack
 from supportpilot.types import InboundMessage, Ports, Received
 
@@ -46,7 +45,7 @@ def receive(db: Database, settings: Settings, ports: Ports, message: InboundMess
             filed = mailbox.file_message(conn, message, idle_minutes=settings.conversation_idle_minutes,
                                          debounce=debounce, is_thanks=_thanks_of(message))
             if quarantine_id is not None:
-                _accept(conn, quarantine_id, filed.message_id)
+                accept_held(conn, quarantine_id, filed.message_id)
             if not _goes_to_a_human(conn, settings, filed, message, held_by):
                 _acknowledge_while_waiting(conn, filed, message)
             reply_id = outbox.next_unsent(conn, filed.ticket.id)
@@ -72,8 +71,12 @@ def _thanks_of(message: InboundMessage) -> mailbox.Thanks:
     return is_thanks
 
 
-def _accept(conn: Connection, quarantine_id: str, message_id: str) -> None:
-    """Under the contact's lock: what was read from a row that is erased meanwhile must not come back."""
+def accept_held(conn: Connection, quarantine_id: str, message_id: str) -> None:
+    """Mark a row as filed, under its contact's or ticket's lock: what is erased meanwhile must not come back.
+
+    Raises:
+        NotFound: it was.
+    """
     if quarantine.get(conn, quarantine_id) is None:
         raise NotFound(f"{quarantine_id} was erased at its sender's request")
     quarantine.accept(conn, quarantine_id, message_id)
@@ -154,29 +157,6 @@ def keep_unusable(db: Database, channel: str, sender: str, raw: bytes, reason: s
         found = quarantine.keep(conn, channel, sender[:200], raw, reason[:500], delivery_id)
     log.warning("quarantined %s channel=%s reason=%s", found, channel, reason)
     return found
-
-
-def retry_quarantine(db: Database, settings: Settings, ports: Ports, quarantine_id: str,
-                     parse: Callable[[str, bytes], InboundMessage]) -> Received:
-    """Try again to make a message of quarantined input; `parse` gets the channel's name and the raw bytes.
-
-    Raises:
-        NotFound: no such id.
-        Refused: it was accepted before, or is still unusable.
-    """
-    with db.transaction() as conn:
-        row = held_row(conn, quarantine_id)
-    try:
-        message = parse(str(row["channel"]), bytes(row["raw"]))
-    except Unusable as error:
-        raise Refused(f"{quarantine_id} is still unusable: {error}") from None
-    received = receive(db, settings, ports, message, quarantine_id=quarantine_id)
-    if received.erased:
-        raise Refused(f"the message of {quarantine_id} was erased at its sender's request")
-    if received.duplicate:
-        with db.transaction() as conn:
-            quarantine.accept(conn, quarantine_id, received.message_id)
-    return received
 
 
 def held_row(conn: Connection, quarantine_id: str) -> Row:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+from supportpilot.channels.port import Event, Heard, Ignored
+from supportpilot.config import Settings
 from supportpilot.db import audit, inbox, outbox, quarantine, tickets
 from supportpilot.db.pool import Database, Row
 from supportpilot.desk import rules
-from supportpilot.errors import NotFound, Refused
-from supportpilot.service.intake import retry_quarantine
-from supportpilot.types import Ports
-
-__all__ = ["list_inbox", "list_outbox", "list_quarantine", "retry_inbox", "retry_outbox", "retry_quarantine"]
+from supportpilot.errors import NotFound, Refused, Unusable
+from supportpilot.service import channels, intake
+from supportpilot.types import Ports, Received
 
 
 def list_inbox(db: Database, *, dead: bool = False) -> list[Row]:
@@ -71,3 +73,34 @@ def retry_outbox(db: Database, ports: Ports, reply_id: str, by: str = "operator"
         audit.record(conn, by, "outbox.retry", ticket_id=ticket_id, subject=reply_id)
     ports.schedule_delivery(reply_id)
     return ticket_id
+
+
+def retry_quarantine(db: Database, settings: Settings, ports: Ports, quarantine_id: str,
+                     parse: Callable[[str, bytes], Event]) -> Received:
+    """Try again to make a message of quarantined input; `parse` gets the channel's name and the raw bytes.
+
+    It is treated as if it came now: a colleague's words are a colleague's, who has the conversation keeps it.
+
+    Raises:
+        NotFound: no such id, or it was erased.
+        Refused: it was accepted before, is still unusable, or is no message.
+    """
+    with db.transaction() as conn:
+        row = intake.held_row(conn, quarantine_id)
+    channel = str(row["channel"])
+    try:
+        event = parse(channel, bytes(row["raw"]))
+    except Unusable as error:
+        raise Refused(f"{quarantine_id} is still unusable: {error}") from None
+    if not isinstance(event, Heard):
+        why = event.reason if isinstance(event, Ignored) else f"the conversation was {event.kind} then"
+        raise Refused(f"{quarantine_id} is no message: {why}")
+    got = channels.take(db, settings, ports, channel, event, quarantine_id=quarantine_id)
+    if not isinstance(got, Received):
+        raise Refused(f"{quarantine_id} is no message: {got.reason if isinstance(got, Ignored) else got.kind}")
+    if got.erased:
+        raise Refused(f"the message of {quarantine_id} was erased at its sender's request")
+    if got.duplicate:
+        with db.transaction() as conn:
+            quarantine.accept(conn, quarantine_id, got.message_id)
+    return got

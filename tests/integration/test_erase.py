@@ -33,11 +33,24 @@ from fixtures.canary import (
 from fixtures.office import Office
 from fixtures.postgres import PostgresServer
 
+from supportpilot.channels.port import Heard
 from supportpilot.db import personal
 from supportpilot.db.pool import Database, connect
 from supportpilot.errors import Busy, Erased, Gone, LeaseLost, NotFound, Transient
 from supportpilot.memory import erase
-from supportpilot.service import approval, commitments, customer, history, intake, memory, profile, ticket, turn, upkeep
+from supportpilot.service import (
+    approval,
+    commitments,
+    customer,
+    history,
+    intake,
+    letters,
+    memory,
+    profile,
+    ticket,
+    turn,
+    upkeep,
+)
 from supportpilot.service.approval import Verdict
 from supportpilot.types import InboundMessage
 
@@ -439,12 +452,12 @@ def test_a_quarantined_input_that_is_retried_while_its_sender_is_erased_does_not
     kept = intake.keep_unusable(db, "generic", ADDRESS, CANARY.encode(), "unusable", "generic:d-1")
     assert kept
 
-    def parse(channel: str, raw: bytes) -> InboundMessage:
+    def parse(channel: str, raw: bytes) -> Heard:
         customer.erase(db, ADDRESS, "小王")      # between the reading and the filing
-        return InboundMessage(channel=channel, external_id="generic:m", contact=ADDRESS, body=raw.decode())
+        return Heard(InboundMessage(channel=channel, external_id="generic:m", contact=ADDRESS, body=raw.decode()))
 
     with pytest.raises(NotFound, match="erased"):
-        intake.retry_quarantine(db, office.settings, office.ports, kept, parse)
+        letters.retry_quarantine(db, office.settings, office.ports, kept, parse)
     assert left(db) == set()
     assert office.rows("SELECT 1 FROM biz.tickets") == []
 

@@ -511,6 +511,37 @@ def test_a_held_helpdesk_message_can_be_tried_again_after_a_fix(chatwoot: Desk) 
         letters.retry_quarantine(chatwoot.office.db, chatwoot.office.settings, chatwoot.office.ports, note, _parser(chatwoot.office.settings))
 
 
+def retry(desk: Desk, held: str) -> Any:
+    return letters.retry_quarantine(desk.office.db, desk.office.settings, desk.office.ports, held, _parser(desk.office.settings))
+
+
+def test_a_held_message_that_is_tried_again_is_treated_as_if_it_came_now(chatwoot: Desk) -> None:
+    chatwoot.says("customer", "同步", 900)
+    chatwoot.work()
+    said = chatwoot.office.one("SELECT body FROM desk.outbox")["body"]
+    chatwoot.office.execute("UPDATE desk.outbox SET attempts = 1, status = 'accepted'")
+    chatwoot.office.settings.max_message_chars = 3
+    colleague = chatwoot.says("colleague", "我来处理，请稍等。", 901).json()["quarantined"]
+    echo = chatwoot.says("customer", said, 902).json()["quarantined"]
+    held = chatwoot.says("customer", "同步失败", 903, conversation=helpdesks.chatwoot_conversation(COLLEAGUE, id=49)).json()["quarantined"]
+    moved = chatwoot.post({**helpdesks.chatwoot_change(COLLEAGUE, assignee_id=(None, COLLEAGUE_ID)), "id": "x"}).json()["quarantined"]
+    chatwoot.office.settings.max_message_chars = 3000
+    got = retry(chatwoot, colleague)
+    assert got.ticket_id == chatwoot.ticket()["id"]
+    assert chatwoot.inbox()[-1] == ("human", "我来处理，请稍等。")
+    assert chatwoot.ticket()["status"] == "escalated"
+    with pytest.raises(Refused, match="our own message"):
+        retry(chatwoot, echo)
+    assert chatwoot.office.status(retry(chatwoot, held).ticket_id) == "escalated"      # who had it keeps it
+    with pytest.raises(Refused, match="unusable"):
+        retry(chatwoot, moved)
+    with pytest.raises(Refused, match="already"):
+        retry(chatwoot, colleague)
+    states = {r["id"]: r["state"] for r in chatwoot.office.rows("SELECT id, state FROM desk.quarantine")}
+    assert {states[colleague], states[held]} == {"accepted"}
+    assert "accepted" not in {states[echo], states[moved]}
+
+
 def test_the_command_shows_what_the_doors_did(chatwoot: Desk, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     chatwoot.says("customer", "同步失败", 901)
     chatwoot.says("colleague", "内部", 902, note=True)

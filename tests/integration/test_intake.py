@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from fixtures.office import Office, give_paid_invoice
 
+from supportpilot.channels.port import Heard
 from supportpilot.db.pool import Database
 from supportpilot.errors import NotFound, Refused, Unusable
 from supportpilot.service import intake, letters, ticket
@@ -128,11 +129,11 @@ def test_unusable_input_is_kept_raw_and_can_be_tried_again(office: Office, db: D
     assert intake.keep_unusable(db, "generic", "a@example.com", raw, "not UTF-8", "generic:d9") == kept
     assert bytes(office.one("SELECT raw FROM desk.quarantine")["raw"]) == raw
 
-    def still_bad(_channel: str, _raw: bytes) -> InboundMessage:
+    def still_bad(_channel: str, _raw: bytes) -> Heard:
         raise Unusable("not UTF-8")
 
-    def repaired(channel: str, _raw: bytes) -> InboundMessage:
-        return InboundMessage(channel=channel, external_id="generic:r1", contact="a@example.com", body="同步失败")
+    def repaired(channel: str, _raw: bytes) -> Heard:
+        return Heard(InboundMessage(channel=channel, external_id="generic:r1", contact="a@example.com", body="同步失败"))
 
     with pytest.raises(Refused, match="still unusable"):
         letters.retry_quarantine(db, office.settings, office.ports, kept, still_bad)

@@ -21,7 +21,7 @@ GOOD: dict[str, Any] = {"message_id": "m-1", "from": {"email": "WuGang@Example.c
 
 
 def read(**changes: object) -> InboundMessage:
-    return parse(json.dumps({**GOOD, **changes}).encode(), "d-1", SETTINGS)
+    return parse(json.dumps({**GOOD, **changes}).encode(), "d-1", SETTINGS).message
 
 
 def test_a_full_message_is_read_field_by_field() -> None:
@@ -34,7 +34,7 @@ def test_a_full_message_is_read_field_by_field() -> None:
 
 
 def test_the_smallest_message_needs_an_id_an_address_and_a_text() -> None:
-    message = parse(b'{"message_id": "1", "from": {"email": "a@example.com"}, "body": "hi"}', None, SETTINGS)
+    message = parse(b'{"message_id": "1", "from": {"email": "a@example.com"}, "body": "hi"}', None, SETTINGS).message
     assert (message.subject, message.contact_name, message.delivery_id, message.ticket_id) == ("", "", None, None)
 
 
@@ -71,7 +71,7 @@ def test_what_is_not_json_is_refused(raw: bytes) -> None:
 
 
 def test_a_byte_order_mark_is_forgiven() -> None:
-    assert parse(b"\xef\xbb\xbf" + json.dumps(GOOD).encode(), None, SETTINGS).external_id == "generic:m-1"
+    assert parse(b"\xef\xbb\xbf" + json.dumps(GOOD).encode(), None, SETTINGS).message.external_id == "generic:m-1"
 
 
 @pytest.mark.parametrize("value", ["soon", 17, None, "0001-01-01T00:00:00+14:00", {"at": 1}])
